@@ -1,0 +1,340 @@
+"""The nouns every stage shares. All are immutable; times are seconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Severity(StrEnum):
+    """How bad a cause is; info is listed but never leads and never changes the verdict."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Scope(StrEnum):
+    """What one finding of a rule is about: an engine, a whole target, or the targets that serve one model."""
+
+    ENGINE = "engine"
+    TARGET = "target"
+    FLEET = "fleet"
+
+
+class Truth(StrEnum):
+    """A three-valued answer; unknown never fires and never resolves."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class State(StrEnum):
+    """Where an incident stands."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Verdict(StrEnum):
+    """One word for a target; `starting` until there is enough history to judge, `unknown` when it cannot be judged."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+    STARTING = "starting"
+
+
+class Reason(StrEnum):
+    """Why a scrape gave nothing."""
+
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+    STATUS = "status"
+    TRUNCATED = "truncated"
+    TOO_LARGE = "too_large"
+    TLS = "tls"
+    DNS = "dns"
+    PARSE = "parse"
+    EMPTY = "empty"
+    ENCODING = "encoding"
+    REDIRECT = "redirect"
+    PROTOCOL = "protocol"
+    UTF8 = "utf8"
+    AUTH_CONFIG = "auth_config"
+    RESOURCES = "resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a scrape failed; `detail` is safe to print (redacted, one line, at most 300 characters)."""
+
+    reason: Reason
+    detail: str
+    while_connecting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What is needed to turn memory into KV tokens; every field may be unknown (None)."""
+
+    layers: int | None = None
+    kv_heads: int | None = None
+    head_dimension: int | None = None
+    weight_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """The latencies the owner promised, in seconds; None where nothing was promised."""
+
+    ttft_p95_seconds: float | None = None
+    itl_p99_seconds: float | None = None
+    e2e_p95_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """What the owner told us about a server; all optional, nothing is guessed in its place.
+
+    `vllm_args` maps a launch flag (`--max-num-seqs`) to its value ("" for a bare flag).
+    """
+
+    expected_shared_prefix_tokens: int | None = None
+    objectives: Objectives = Objectives()
+    gpu: str | None = None
+    memory_bandwidth_bytes_per_second: float | None = None
+    shape: ModelShape = ModelShape()
+    vllm_args: Mapping[str, str] = NO_LABELS
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server to watch, by its name. `url` is redacted: no user info, no query values."""
+
+    name: str
+    url: str
+    expectations: Expectations = Expectations()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a server said beside its metrics page (`/version`, `/v1/models`); None where it did not answer."""
+
+    version: str | None = None
+    max_model_len: int | None = None
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One attempt to read a page. Exactly one of `body` (non-empty) and `failure` carries the outcome.
+
+    `at` is monotonic (arithmetic), `wall` is unix time (display); `status` is 0 where nothing answered.
+    """
+
+    at: float
+    wall: float
+    took_seconds: float
+    status: int
+    body: bytes
+    failure: Failure | None = None
+    facts: Facts = Facts()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One series of a page; `name` starts with `vllm:` whatever prefix the server used. Compared by identity."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A parsed page: `values[i]` belongs to `series[i]`; NaN is an unknown value.
+
+    `series` is the very same tuple as that of the scrape before where the page kept its shape.
+    `notes` tell what was mended on the way (a byte order mark, duplicates), for display.
+    `openmetrics` is true for a body in OpenMetrics form.
+    """
+
+    series: tuple[Series, ...]
+    values: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+    openmetrics: bool = False
+
+
+class Subject(NamedTuple):
+    """What a finding is about. `model_name` and `engine` are empty for a whole target."""
+
+    target: str
+    model_name: str = ""
+    engine: str = ""
+
+
+class Key(NamedTuple):
+    """The identity of an incident: never a value."""
+
+    rule: str
+    target: str
+    model_name: str
+    engine: str
+
+    def __str__(self) -> str:
+        return "/".join(part or "-" for part in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A clause that holds, with the values that made it hold (None: not known)."""
+
+    clause: str
+    values: Mapping[str, float | None]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing to do: the flag (None for an action without one), its value, why it helps and what it costs."""
+
+    action: str
+    flag: str | None
+    value: str | None
+    why: str
+    price: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule says of one subject at one moment."""
+
+    rule: str
+    subject: Subject
+    truth: Truth
+    severity: Severity
+    cause: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    unhelpful: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A finding that lasts. Times are unix seconds; None where it has not come to that.
+
+    `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now.
+    """
+
+    key: Key
+    title: str
+    severity: Severity
+    state: State
+    cause: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+    unhelpful: tuple[str, ...]
+    runbook: str
+    pending_since: float
+    firing_since: float | None = None
+    resolved_at: float | None = None
+    symptoms: tuple[str, ...] = ()
+    explained_by: tuple[str, ...] = ()
+    unknown: bool = False
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the subject, without empty ones."""
+        pairs = zip(("target", "model_name", "engine"), self.key[1:], strict=True)
+        return {name: value for name, value in pairs if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """An incident's change of state, kept with its evidence at that moment."""
+
+    incident: Incident
+    before: State | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BlindRule:
+    """A rule that cannot speak of a subject now, and the metrics it would need."""
+
+    rule: str
+    subject: Subject
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyShare:
+    """A part of the mean request: its seconds, its share of the whole and of time to first token (None: none)."""
+
+    seconds: float
+    share: float
+    share_of_ttft: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What is shown of one engine even when nothing fires; each value None where it is unknown."""
+
+    subject: Subject
+    values: Mapping[str, float | None]
+    limit: str = "unknown"
+    limit_share: float | None = None
+    latency_budget: Mapping[str, LatencyShare] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VllmFacts:
+    """What is known of the server's vLLM: `version` as told, else `bracket` from its metrics page."""
+
+    version: str | None = None
+    bracket: str | None = None
+    engine: str | None = None
+    models: tuple[str, ...] = ()
+    config: Mapping[str, str] = NO_LABELS
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is known of one target after one step; readers take the last one and never wait for the next."""
+
+    target: Target
+    at: float
+    wall: float
+    verdict: Verdict
+    up: bool
+    failure: Failure | None
+    scrape_took_seconds: float
+    scrape_samples: int
+    scrapes: int
+    failures: Mapping[Reason, int]
+    last_success_wall: float | None
+    vllm: VllmFacts
+    incidents: tuple[Incident, ...]
+    lead: Key | None
+    readings: tuple[Readings, ...]
+    blind: tuple[BlindRule, ...]
+    transitions: tuple[Transition, ...] = ()
+    notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+    @property
+    def lead_incident(self) -> Incident | None:
+        """The lead cause, None where nothing of severity warning or above fires."""
+        return next((incident for incident in self.incidents if incident.key == self.lead), None)
+
+    @property
+    def firing(self) -> tuple[Incident, ...]:
+        """The incidents that fire now, the lead first."""
+        return tuple(incident for incident in self.incidents if incident.state is State.FIRING)
