@@ -1,0 +1,1 @@
+"""From signals to findings, and from findings to incidents."""
