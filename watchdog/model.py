@@ -111,7 +111,7 @@ class Expectations:
     gpu: str | None = None
     memory_bandwidth_bytes_per_second: float | None = None
     shape: ModelShape = ModelShape()
-    vllm_args: Mapping[str, str] = NO_LABELS
+    vllm_args: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class VllmFacts:
     bracket: str | None = None
     engine: str | None = None
     models: tuple[str, ...] = ()
-    config: Mapping[str, str] = NO_LABELS
+    config: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
 
 
 @dataclass(frozen=True, slots=True)
