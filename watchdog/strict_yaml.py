@@ -1,0 +1,127 @@
+"""YAML for people's files: one meaning a document, no aliases, no duplicate keys, the line of every key."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+from watchdog.errors import ConfigError
+
+Place = tuple[str | int, ...]
+
+MAX_CHARACTERS = 1024 * 1024
+MAX_DEPTH = 50
+
+NULL = re.compile(r"(?:~|null|Null|NULL|)$")
+BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
+INTEGER = re.compile(r"[-+]?[0-9]+$")
+REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says; `lines` gives the line (from 1) of each key or list item by its path."""
+
+    value: Any
+    lines: Mapping[Place, int]
+
+
+class _Composer(yaml.SafeLoader):
+    """Builds nodes only, and refuses aliases and deep nesting while it does (both can eat all memory)."""
+
+    depth = 0
+
+    def current_mark(self) -> yaml.Mark:
+        """Where the next thing in the text starts."""
+        mark: yaml.Mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        return mark
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            _refuse("aliases (*name) are not allowed: write the value out", self.current_mark())
+        if self.depth == MAX_DEPTH:
+            _refuse(f"nested deeper than {MAX_DEPTH} levels", self.current_mark())
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read(text: str, name: str) -> Document:
+    """Return the one document in `text`; raises ConfigError that says `name:line:column` and what is wrong.
+
+    Plain words keep one meaning: only true/false are booleans (`yes` is text), numbers are decimal
+    (`012` is 12, `1:30` is text, `1e3` is a number), and dates are text.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise ConfigError([f"{name}: longer than {MAX_CHARACTERS} characters"])
+    loader = None
+    try:
+        loader = _Composer(text)
+        node = loader.get_single_node()
+        lines: dict[Place, int] = {}
+        return Document(None if node is None else _value(node, (), lines), lines)
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError([_text(error, name)]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError([f"{name}:{line}: the character U+{error.character:04X} is not allowed"]) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _refuse(problem: str, mark: yaml.Mark) -> NoReturn:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _text(error: yaml.MarkedYAMLError, name: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+    return f"{place}: {error.problem or error.context or 'not YAML'}"
+
+
+def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
+    lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, place, lines)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*place, index), lines) for index, item in enumerate(node.value)]
+    return _scalar(node)
+
+
+def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            _refuse("a key must be plain text", key.start_mark)
+        if key.value in values:
+            _refuse(f"the key {key.value!r} is here twice", key.start_mark)
+        lines[(*place, key.value)] = key.start_mark.line + 1
+        values[key.value] = _value(value, (*place, key.value), lines)
+    return values
+
+
+def _scalar(node: Any) -> Any:
+    text: str = node.value
+    explicit = node.tag not in {"tag:yaml.org,2002:str", *_IMPLICIT}
+    if explicit:
+        _refuse(f"the tag {node.tag} is not allowed", node.start_mark)
+    if node.style is not None:
+        return text
+    if NULL.match(text):
+        return None
+    if BOOLEAN.match(text):
+        return text.lower() == "true"
+    if len(text) <= 40 and INTEGER.match(text):
+        return int(text)
+    if len(text) <= 40 and REAL.match(text):
+        return float(text)
+    return text
+
+
+_IMPLICIT = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "timestamp", "merge", "value")
+)
