@@ -1,0 +1,74 @@
+"""What the API needs to know of the running service, and nothing else of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.model import Incident, Snapshot, State, Target, Transition
+
+
+class IncidentHistory(Protocol):
+    """The store of incidents, where there is one."""
+
+    def query(
+        self, since: float | None, state: State | None, rule: str | None, limit: int
+    ) -> Sequence[Incident]:
+        """Incidents that began or changed since that unix time, the newest first."""
+        ...
+
+    def timeline(self, key: str) -> Sequence[Transition]:
+        """Every transition of one incident (`key` as its text), the oldest first; empty for an unknown key."""
+        ...
+
+
+class ServiceState(Protocol):
+    """The running service as the API sees it. All methods answer from memory; `reload` may take a moment."""
+
+    @property
+    def started(self) -> bool:
+        """Whether the first cycle of every target has ended."""
+        ...
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in use."""
+        ...
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Our own metrics."""
+        ...
+
+    @property
+    def history(self) -> IncidentHistory | None:
+        """The store; None where nothing is kept."""
+        ...
+
+    def targets(self) -> Sequence[Target]:
+        """Every configured target, in the order of the settings."""
+        ...
+
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """The last snapshot of each target by its name; a target that has none yet is not in it."""
+        ...
+
+    def fleet_incidents(self) -> Sequence[Incident]:
+        """What is wrong among the targets that serve one model."""
+        ...
+
+    def cycle_alive(self) -> bool:
+        """Whether scrapes still run: false where no cycle ended in three intervals."""
+        ...
+
+    def reload(self) -> Sequence[str]:
+        """Read settings and rules again; returns the faults, and keeps what was where there are any."""
+        ...
+
+    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take Alertmanager's webhook; returns what we know of the targets its alerts mean.
+
+        Raises ValueError, its text safe to show, for a payload that is not of that form.
+        """
+        ...
