@@ -1,0 +1,347 @@
+"""The text of a metrics page into series and values, fast where the page keeps its shape."""
+
+import re
+from collections.abc import Callable, Sequence
+from math import isfinite, nan
+from types import MappingProxyType
+from typing import NamedTuple, NoReturn
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from watchdog.errors import WatchdogError
+from watchdog.model import Page, Reason, Series
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# What servers in front of vLLM make of `vllm:`; a longer prefix stands before one it contains.
+PREFIXES = ("ray_vllm:", "ray_vllm_", "kserve_vllm:", "kserve_vllm_", "vllm_")
+# The library takes quadratic time over escaped quotes: a longer line of a series we want is refused.
+MAX_LABELS_BYTES = 16 * 1024
+MAX_ESCAPED_LABELS_BYTES = 2 * 1024
+# Churn below this many entries is not worth forgetting.
+SPARE_ENTRIES = 1000
+
+# Possessive throughout: a line is walked once, whatever is in it.
+_HEAD = re.compile(rb'\s*+([^\s{"#]*+)\s*+(\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\})?+')
+_LABEL = re.compile(rb'[\s,]*+([^"=,{}\s]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+")\s*+')
+_NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
+
+
+class ExpositionError(WatchdogError):
+    """A page that cannot be used; `detail` is one line that says where and what was expected."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _LineError(Exception):
+    """What is wrong with one line, before its number is known."""
+
+    def __init__(self, detail: str, reason: Reason = Reason.PARSE) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.reason = reason
+
+
+class _Sample(NamedTuple):
+    """A line taken apart: `head` is all before the value, `lone` is true where only a value follows it."""
+
+    head: bytes
+    name: bytes
+    braces: bytes
+    value: bytes
+    lone: bool
+
+
+class _Unseen:
+    """Marks a line that the cache does not know; None there means: known and not wanted."""
+
+
+_UNSEEN = _Unseen()
+
+
+class SeriesCache:
+    """Remembers what the text before a value means, as Prometheus does, so that a line is parsed once.
+
+    `wanted` is asked for each name once, as it is with the prefix `vllm:`; lines of names it refuses are
+    remembered as such. Entries live in two generations: when the younger is full it becomes the older,
+    and what no page asked for meanwhile is forgotten with the one before.
+    """
+
+    def __init__(
+        self, wanted: Callable[[str], bool], max_series: int = 50_000, max_line_bytes: int = 64 * 1024
+    ) -> None:
+        self.max_series = max_series
+        self.max_line_bytes = max_line_bytes
+        self._wanted = wanted
+        self._younger: dict[bytes, Series | None] = {}
+        self._older: dict[bytes, Series | None] = {}
+        self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
+        self._shape: tuple[Series, ...] = ()
+        self._unique: tuple[Series, ...] = ()
+
+    def __len__(self) -> int:
+        """Count the lines remembered."""
+        return len(self._younger) + len(self._older)
+
+    def look_up(self, lines: Sequence[bytes]) -> tuple[list[Series], list[bytes]]:
+        """Return the wanted series of a page's lines and, beside each, the text of its value.
+
+        Raises _LineError for a line that cannot be read, with the line's number in it.
+        """
+        found: list[Series] = []
+        values: list[bytes] = []
+        known = self._younger.get
+        for line in lines:
+            head, _, value = line.rpartition(b" ")
+            series = known(head, _UNSEEN)
+            if series is None:
+                continue
+            if isinstance(series, _Unseen):
+                sample = self._learn(line, head, lines)
+                if sample is None:
+                    continue
+                series, value = sample
+            found.append(series)
+            values.append(value)
+        if len(self._younger) > 2 * len(lines) + SPARE_ENTRIES:
+            self._forget()
+        return found, values
+
+    def unique(self, found: Sequence[Series]) -> tuple[Series, ...]:
+        """Return the series without repeats: the very tuple of the page before if the shape is the same."""
+        shape = tuple(found)
+        if shape != self._shape:
+            self._shape = shape
+            once = tuple(dict.fromkeys(shape))
+            self._unique = shape if len(once) == len(shape) else once
+        return self._unique
+
+    def _learn(self, line: bytes, head: bytes, lines: Sequence[bytes]) -> tuple[Series, bytes] | None:
+        """Read a line that the younger generation does not know; None where it holds no wanted value."""
+        stripped = line.strip()
+        if not stripped:
+            return None
+        if stripped.startswith(b"#"):
+            if head:
+                self._younger[head] = None
+            return None
+        try:
+            sample = _take_apart(stripped)
+            series = self._recall(sample)
+            _number(sample.value)
+        except _LineError as fault:
+            _refuse(fault, lines.index(line) + 1, stripped)
+        if sample.lone and head + b" " + sample.value == line.rstrip(b"\r"):
+            self._younger[head] = series
+        return None if series is None else (series, sample.value)
+
+    def _recall(self, sample: _Sample) -> Series | None:
+        # Keyed without value and timestamp: a page whose timestamps move adds nothing.
+        series = self._younger.get(sample.head, _UNSEEN)
+        if isinstance(series, _Unseen):
+            series = self._older.get(sample.head, _UNSEEN)
+            if isinstance(series, _Unseen):
+                series = self._read_series(sample)
+            self._younger[sample.head] = series
+        return series
+
+    def _read_series(self, sample: _Sample) -> Series | None:
+        if sample.name:
+            name = _normalised(sample.name.decode())
+            if not self._is_wanted(name):
+                return None
+        name, labels = _read_labels(sample)
+        name = _normalised(name)
+        if not self._is_wanted(name):
+            return None
+        # One series for each spelling of it, so that a repeat in other words is a repeat.
+        identity = (name, frozenset(labels.items()))
+        series = self._series.get(identity)
+        if series is None:
+            series = self._series[identity] = Series(name, MappingProxyType(labels))
+        return series
+
+    def _is_wanted(self, name: str) -> bool:
+        return not name.endswith("_created") and self._wanted(name)
+
+    def _forget(self) -> None:
+        self._older, self._younger = self._younger, {}
+        kept = {series for series in self._older.values() if series is not None}
+        self._series = {key: series for key, series in self._series.items() if series in kept}
+
+
+def parse(body: bytes, cache: SeriesCache) -> Page:
+    """Read a page in the text format (an OpenMetrics body will do); the first of repeated series is taken.
+
+    A value that is not a finite number becomes NaN; timestamps and exemplars are ignored. Raises
+    ExpositionError for anything else, whatever the bytes.
+    """
+    notes: list[str] = []
+    if body.startswith(BYTE_ORDER_MARK):
+        body = body[len(BYTE_ORDER_MARK) :]
+        notes.append("a byte order mark at the start of the page was skipped")
+    lines = _lines(body, cache)
+    found, texts = cache.look_up(lines)
+    values = _numbers(texts, lines)
+    if not found:
+        _refuse_without_samples(lines)
+    series = cache.unique(found)
+    if len(series) < len(found):
+        values = _first_of_each(found, values)
+        repeats = len(found) - len(series)
+        notes.append(f"{repeats} repeated series: the first value of each was taken")
+    openmetrics = body.rstrip().endswith(b"# EOF")
+    return Page(series, tuple(values), tuple(notes), openmetrics)
+
+
+def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
+    if not body or body.isspace():
+        raise ExpositionError(Reason.EMPTY, "the page is empty")
+    if b"\0" in body:
+        number = body.count(b"\n", 0, body.index(b"\0")) + 1
+        raise ExpositionError(Reason.UTF8, f"line {number}: a NUL byte, text was expected")
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        number = body.count(b"\n", 0, error.start) + 1
+        raise ExpositionError(Reason.UTF8, f"line {number}: bytes that are not UTF-8 text") from None
+    # A family has two lines about it and one sample at least: more lines are a bomb, not worth splitting.
+    if body.count(b"\n") > 3 * cache.max_series + SPARE_ENTRIES:
+        raise ExpositionError(Reason.TOO_LARGE, f"more lines than {cache.max_series} series can have")
+    lines = body.split(b"\n")
+    if len(body) > cache.max_line_bytes:
+        _refuse_long_line(lines, cache.max_line_bytes)
+    if len(lines) > cache.max_series:
+        samples = sum(1 for line in lines if line.strip() and not line.startswith(b"#"))
+        if samples > cache.max_series:
+            detail = f"{samples} series, at most {cache.max_series} are taken"
+            raise ExpositionError(Reason.TOO_LARGE, detail)
+    return lines
+
+
+def _refuse_long_line(lines: Sequence[bytes], most: int) -> None:
+    if max(map(len, lines)) > most:
+        number, length = next((i, len(line)) for i, line in enumerate(lines, 1) if len(line) > most)
+        detail = f"line {number} has {length} bytes, at most {most} are taken"
+        raise ExpositionError(Reason.TOO_LARGE, detail)
+
+
+def _refuse_without_samples(lines: Sequence[bytes]) -> None:
+    """Refuse a page of comments only; one whose samples nobody wants is a page."""
+    if not any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
+        raise ExpositionError(Reason.EMPTY, "the page holds comments and no sample")
+
+
+def _numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[float]:
+    try:
+        values = list(map(float, texts))
+    except ValueError:
+        _refuse_values(lines)
+    # Python would read 1_0 as ten.
+    if b"_" in b"".join(texts):
+        _refuse_values(lines)
+    # The sum is finite where all are (or nearly so): one look at each is saved.
+    if not isfinite(sum(values)):
+        values = [value if isfinite(value) else nan for value in values]
+    return values
+
+
+def _refuse_values(lines: Sequence[bytes]) -> NoReturn:
+    """Find the line whose value made the page fail."""
+    for number, line in enumerate(lines, 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith(b"#"):
+            try:
+                _number(_take_apart(stripped).value)
+            except _LineError as fault:
+                _refuse(fault, number, stripped)
+    raise ExpositionError(Reason.PARSE, "a value is not a number")
+
+
+def _first_of_each(found: Sequence[Series], values: Sequence[float]) -> list[float]:
+    first: dict[Series, float] = {}
+    for series, value in zip(found, values, strict=True):
+        first.setdefault(series, value)
+    return list(first.values())
+
+
+def _take_apart(line: bytes) -> _Sample:
+    """Split a line into name, labels and value; raises _LineError that says what was expected where."""
+    match = _HEAD.match(line)
+    if match is None or not (match[1] or match[2]):
+        raise _LineError("a metric name was expected at the start")
+    name, braces = match[1], match[2] or b""
+    if name and not _NAME.fullmatch(name):
+        raise _LineError("a metric name was expected at the start")
+    rest = line[match.end() :]
+    if not braces and rest.startswith(b"{"):
+        raise _LineError('labels in the form {name="value"} were expected after the metric\'s name')
+    fields = rest.split(b"#", 1)[0].split()
+    if not fields:
+        raise _LineError("a value was expected after the metric's name and labels")
+    if len(fields) > 2:
+        raise _LineError("nothing was expected after the value and its timestamp")
+    if len(fields) == 2:
+        _number(fields[1], "a timestamp")
+    return _Sample(line[: match.end()].rstrip(), name, braces, fields[0], lone=len(rest.split()) == 1)
+
+
+def _number(text: bytes, what: str = "a value") -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise _LineError(f"a number was expected as {what}, not {_shown(text, 40)}") from None
+    if b"_" in text:
+        raise _LineError(f"a number was expected as {what}, not {_shown(text, 40)}")
+    return number
+
+
+def _read_labels(sample: _Sample) -> tuple[str, dict[str, str]]:
+    """Return the name and labels of a sample as prometheus_client reads them."""
+    most = MAX_ESCAPED_LABELS_BYTES if b"\\" in sample.braces else MAX_LABELS_BYTES
+    if len(sample.head) > most:
+        raise _LineError(f"{len(sample.head)} bytes of labels, at most {most} are taken", Reason.TOO_LARGE)
+    braces = _without_reserved(sample.braces) if b"__" in sample.braces and sample.name else sample.braces
+    text = (sample.name + braces + b" 1").decode()
+    try:
+        (family,) = text_string_to_metric_families(text)
+        (read,) = family.samples
+    except Exception:  # The library raises what its string handling happens to raise.
+        raise _LineError('labels in the form {name="value"} were expected') from None
+    return read.name, dict(read.labels)
+
+
+def _without_reserved(braces: bytes) -> bytes:
+    """Drop labels whose names start with two underscores: they are not for a server to set."""
+    kept: list[bytes] = []
+    position = 1
+    while match := _LABEL.match(braces, position):
+        position = match.end()
+        if not match[1].startswith(b"__"):
+            kept.append(match[1] + b"=" + match[2])
+    return b"{" + b",".join(kept) + b"," * bool(kept) + braces[position:].lstrip(b", \t")
+
+
+def _normalised(name: str) -> str:
+    for prefix in PREFIXES:
+        if name.startswith(prefix):
+            return "vllm:" + name[len(prefix) :]
+    return name
+
+
+def _refuse(fault: _LineError, number: int, line: bytes) -> NoReturn:
+    kind = ""
+    if number <= 5 and line.startswith(b"<"):
+        kind = " (this is an HTML page, not a metrics page)"
+    elif number == 1 and line.startswith((b"{", b"[")):
+        kind = " (this looks like JSON, not a metrics page)"
+    found = "" if fault.reason is Reason.TOO_LARGE else f"; found {_shown(line, 60)}"
+    raise ExpositionError(fault.reason, f"line {number}: {fault.detail}{found}{kind}") from None
+
+
+def _shown(text: bytes, most: int) -> str:
+    """Return the text so that it is safe to print: one line, ASCII, cut."""
+    shown = text[: most + 1].decode(errors="replace")
+    return ascii(shown[:most] + "..." if len(shown) > most else shown)
