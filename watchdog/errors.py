@@ -28,17 +28,22 @@ class ExpressionError(WatchdogError):
 
 @dataclass(frozen=True, slots=True)
 class RuleFault:
-    """One fault of a rule file; line and column count from 1, 0 where the place is not known."""
+    """One fault of a rule file; line and column count from 1, 0 where the place is not known.
+
+    `snippet` is the line of the file with a caret below the place, empty where there is none.
+    """
 
     path: str
     line: int
     column: int
     text: str
     hint: str = ""
+    snippet: str = ""
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.column}" if self.line else self.path
-        return f"{place}: {self.text}" + (f" ({self.hint})" if self.hint else "")
+        message = f"{place}: {self.text}" + (f" ({self.hint})" if self.hint else "")
+        return message + (f"\n{self.snippet}" if self.snippet else "")
 
 
 class RuleError(WatchdogError):

@@ -1,8 +1,8 @@
 """A clause's tree as plain functions: three-valued, total, quick.
 
 An unknown operand makes the result unknown; so do a division by zero and a result that is not finite.
-Of a value known only as a lower bound (`AtLeast`) a comparison says yes or no where every value from the bound
-upwards agrees, else unknown.
+Of a value known only as a lower bound (`AtLeast`) a comparison says yes or no where every value from
+the bound upwards agrees, else unknown.
 """
 
 import operator

@@ -1,0 +1,128 @@
+"""Texts of a rule with values put in: `{waiting_last:.0f} requests wait`."""
+
+import re
+from collections.abc import Collection, Mapping
+from string import Formatter
+from typing import NamedTuple, Self
+
+from watchdog.diagnosis.evaluation import Lookup, finite
+from watchdog.diagnosis.expression import NO_PARAMETERS, number_text
+from watchdog.diagnosis.nearest import nearest
+from watchdog.errors import ExpressionError
+
+VALUE = "value"
+_FORMAT = re.compile(r"(?:,?(?:\.[0-9])?[feg%])?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Part(NamedTuple):
+    """A piece of plain text and the field after it; an empty name where there is none."""
+
+    literal: str
+    name: str
+    specification: str
+
+
+class Template(str):
+    """The text as written, read once: its parts, the signals it reads and the parameters bound into it."""
+
+    __slots__ = ("names", "parameters", "parts")
+
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
+    parameters: Mapping[str, float]
+
+    @classmethod
+    def read(
+        cls,
+        text: str,
+        known: Collection[str],
+        parameters: Mapping[str, float] = NO_PARAMETERS,
+        has_value: bool = False,
+    ) -> Self:
+        """Read a text whose fields are signals, parameters and, where it has one, the remedy's `{value}`.
+
+        Raises:
+            ExpressionError: for an unknown name, and for anything in a field but a name and a plain format.
+        """
+        parts = _parts(text)
+        for part in parts:
+            if part.name == VALUE and has_value and part.specification:
+                raise ExpressionError(
+                    "the value has its format already", _brace(text, VALUE), "write {value}"
+                )
+            if part.name and not (part.name == VALUE and has_value):
+                _check_name(text, part, {*known, *parameters}, has_value)
+        used = dict.fromkeys(part.name for part in parts if part.name)
+        template = cls(text)
+        template.parts = parts
+        template.names = tuple(name for name in used if name not in parameters and name != VALUE)
+        template.parameters = {name: parameters[name] for name in used if name in parameters}
+        return template
+
+
+def render_text(template: Template, lookup: Lookup, value: str | None = None) -> str:
+    """The text with its values: "unknown" where there is none, ">= x" for a lower bound.
+
+    `value` is the remedy's own, already as text.
+    """
+    pieces = []
+    for literal, name, specification in template.parts:
+        pieces.append(literal)
+        if name == VALUE:
+            pieces.append("unknown" if value is None else value)
+        elif name in template.parameters:
+            pieces.append(_formatted(template.parameters[name], specification))
+        elif name:
+            pieces.append(_formatted(finite(lookup(name)), specification))
+    return "".join(pieces)
+
+
+def value_format(text: str) -> str:
+    """The text itself, checked to be a format of a remedy's number such as `{value:.0f}` and nothing else.
+
+    Raises:
+        ExpressionError: for any other field, and for none.
+    """
+    names = [part.name for part in _parts(text) if part.name]
+    if names != [VALUE]:
+        raise ExpressionError("a format has one field, the value", _brace(text), "such as {value:.0f}")
+    return text
+
+
+def _formatted(value: float | None, specification: str) -> str:
+    if value is None or not specification:
+        return number_text(value)
+    return format(value, specification)
+
+
+def _parts(text: str) -> tuple[Part, ...]:
+    try:
+        raw = list(Formatter().parse(text))
+    except ValueError as error:
+        raise ExpressionError(
+            f"the braces do not match: {error}", _brace(text), "{{ is a plain brace"
+        ) from None
+    parts = []
+    for literal, name, specification, conversion in raw:
+        if name is None:
+            parts.append(Part(literal, "", ""))
+            continue
+        if conversion or not _NAME.fullmatch(name):
+            message = f"{{{name}}} is not a name with a format"
+            raise ExpressionError(message, _brace(text, name), "such as {waiting_last:.0f}")
+        if not _FORMAT.fullmatch(specification or ""):
+            hint = "known are .0f to .9f, with a comma before them, and the same with e, g and %"
+            raise ExpressionError(f"`{specification}` is not a format", _brace(text, name), hint)
+        parts.append(Part(literal, name, specification or ""))
+    return tuple(parts)
+
+
+def _check_name(text: str, part: Part, known: Collection[str], has_value: bool) -> None:
+    if part.name not in known:
+        hint = nearest(part.name, {*known, VALUE} if has_value else known)
+        raise ExpressionError(f"no signal is named `{part.name[:80]}`", _brace(text, part.name) + 1, hint)
+
+
+def _brace(text: str, name: str = "") -> int:
+    return max(text.find("{" + name), 0)
