@@ -62,15 +62,17 @@ def number_function(node: NumberNode, parameters: Mapping[str, float]) -> Number
     """A function that computes the number; parameters are bound into it."""
     constant = _constant(node, parameters)
     match node:
-        case Name(name=name) if constant is None:
-            return lambda lookup: finite(lookup(name))
+        case _ if constant is not None:
+            return lambda _lookup: constant
+        case Name(name=name):
+            return _signal(name)
         case Negative(operand=operand):
             return _negative(number_function(operand, parameters))
         case Arithmetic(operator=sign, left=left, right=right):
             return _arithmetic(sign, number_function(left, parameters), number_function(right, parameters))
         case Extreme(function=function, operands=operands):
             return _extreme(function, [number_function(operand, parameters) for operand in operands])
-    return lambda _lookup: constant
+    raise TypeError(node)
 
 
 def truth_function(node: TruthNode, parameters: Mapping[str, float]) -> TruthFunction:
@@ -89,9 +91,28 @@ def truth_function(node: TruthNode, parameters: Mapping[str, float]) -> TruthFun
 
 
 def _constant(node: NumberNode, parameters: Mapping[str, float]) -> float | None:
-    if isinstance(node, Number):
-        return node.value
-    return parameters.get(node.name) if isinstance(node, Name) else None
+    """The value of a number that no signal is part of; None for any other, and for a division by zero."""
+    match node:
+        case Number(value=value):
+            return value
+        case Name(name=name):
+            return parameters.get(name)
+        case Negative(operand=operand):
+            turned = _constant(operand, parameters)
+            return None if turned is None else -turned
+        case Arithmetic(operator=sign, left=left, right=right):
+            first, second = _constant(left, parameters), _constant(right, parameters)
+            known = first is not None and second is not None
+            return _arithmetic(sign, lambda _: first, lambda _: second)(parameters.get) if known else None
+    return None
+
+
+def _signal(name: str) -> NumberFunction:
+    def signal(lookup: Lookup) -> float | None:
+        value = lookup(name)
+        return value if type(value) is float and isfinite(value) else finite(value)
+
+    return signal
 
 
 def _negative(operand: NumberFunction) -> NumberFunction:
@@ -116,6 +137,8 @@ def _arithmetic(sign: str, left: NumberFunction, right: NumberFunction) -> Numbe
             result = apply(first, second)
         except (ZeroDivisionError, OverflowError):
             return None
+        if type(first) is float and type(second) is float:
+            return result if isfinite(result) else None
         if isinstance(first, AtLeast) or isinstance(second, AtLeast):
             return _bound(sign, first, second, result)
         return finite(result)
@@ -157,10 +180,16 @@ def _comparison(node: Comparison, parameters: Mapping[str, float]) -> TruthFunct
     if isinstance(node.left, Name) and node.left.name not in parameters and limit is not None:
         return _against_constant(sign, node.left.name, limit)
     left, right = number_function(node.left, parameters), number_function(node.right, parameters)
+    holds = _HOLDS[sign]
 
     def comparison(lookup: Lookup) -> Truth:
         first = left(lookup)
-        return _UNKNOWN if first is None else _compare(sign, first, right(lookup))
+        if first is None:
+            return _UNKNOWN
+        second = right(lookup)
+        if type(first) is float and type(second) is float:
+            return _YES if holds(first, second) else _NO
+        return _UNKNOWN if second is None else _compare(sign, first, second)
 
     return comparison
 
@@ -179,9 +208,7 @@ def _against_constant(sign: str, name: str, limit: float) -> TruthFunction:
     return comparison
 
 
-def _compare(sign: str, left: float, right: float | None) -> Truth:
-    if right is None:
-        return _UNKNOWN
+def _compare(sign: str, left: float, right: float) -> Truth:
     if isinstance(left, AtLeast):
         return _UNKNOWN if isinstance(right, AtLeast) else _compare_bound(sign, left, right)
     if isinstance(right, AtLeast):

@@ -76,7 +76,11 @@ class RuleSet:
         self.digest = digest
         self._by_id = {rule.id: rule for rule in self.rules}
 
-    def by_id(self, identity: str) -> Rule | None:
+    def by_id(self, identity: str) -> Rule:
+        """The rule of this id; raises KeyError where the set has none."""
+        return self._by_id[identity]
+
+    def find(self, identity: str) -> Rule | None:
         """The rule of this id; None where the set has none."""
         return self._by_id.get(identity)
 
