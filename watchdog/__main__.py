@@ -1,0 +1,5 @@
+"""`python -m watchdog`."""
+
+from watchdog.cli.main import run
+
+run()

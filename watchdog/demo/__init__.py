@@ -1,0 +1,1 @@
+"""A recording of a real vLLM, served again as if it were live."""
