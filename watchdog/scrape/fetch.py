@@ -1,0 +1,407 @@
+"""One page from one server, within one deadline, or the reason why there is none."""
+
+import base64
+import errno
+import json
+import socket
+import ssl
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.client import BadStatusLine, HTTPException
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from urllib3.exceptions import HTTPError, IncompleteRead, LocationParseError, ProtocolError
+
+from watchdog import __version__
+from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.scrape.wire import Adapter, Stage, Wire
+from watchdog.settings import Endpoint, redact_url, split_user_info
+
+__all__ = ["Endpoint", "FetchLimits", "Fetcher", "redact"]
+
+ACCEPT = "text/plain;version=0.0.4"
+USER_AGENT = f"vllm-watchdog/{__version__}"
+READ_BYTES = 64 * 1024
+SECRET_BYTES = 64 * 1024
+# Enough for a server with hundreds of adapters; facts are not worth a longer wait.
+FACTS_BYTES = 1024 * 1024
+FACTS_SECONDS = 2.0
+MOST_MODELS = 200
+MOST_FACT_CHARACTERS = 200
+MOST_DETAIL_CHARACTERS = 300
+
+# How the system says that we, not the server, have run out of something.
+OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
+
+redact = redact_url
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What a fetch may take at most; `deadline_seconds` is for all of it, from the name to the last byte."""
+
+    deadline_seconds: float = 4.0
+    max_body_bytes: int = 16 * 1024 * 1024
+    max_header_bytes: int = 64 * 1024
+
+
+class _Answer(NamedTuple):
+    """A whole answer; `headers` knows its names in any case."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _RefusedError(Exception):
+    """An answer, or a request, that comes to nothing for a reason we know."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
+        """Never follow: the library would read a redirect's body, however long, to prepare the next step."""
+        return None
+
+
+class Fetcher:
+    """Fetches the pages of one server, over one connection where it stays open; one fetch at a time."""
+
+    def __init__(self, endpoint: Endpoint, limits: FetchLimits) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._url, self._user, self._password = split_user_info(endpoint.url)
+        self._facts = Facts()
+        self._status = 0
+        self._wire = Wire()
+        self._adapter = Adapter(self._wire)
+        self._session = _session(endpoint, self._adapter)
+        self._lock = threading.Lock()
+
+    def fetch(self, at: float, wall: float) -> Scrape:
+        """Return the page, or why there is none; never raises, and takes the deadline's time at most.
+
+        `at` and `wall` are handed on; the facts last read by `facts` come with every scrape.
+        """
+        began = time.monotonic()
+        body, failure = b"", None
+        try:
+            with self._lock:
+                limits = self._limits
+                answer = self._exchange(self._url, ACCEPT, limits.deadline_seconds, limits.max_body_bytes)
+                _check_page(answer)
+                body = answer.body
+        except Exception as error:  # Whatever libraries raise: a scrape that failed is data.
+            failure = self._failure(error)
+        return Scrape(at, wall, time.monotonic() - began, self._status, body, failure, self._facts)
+
+    def facts(self) -> Facts:
+        """Return what the server says beside its page, as far as it says it within two seconds."""
+        ends_at = time.monotonic() + min(FACTS_SECONDS, self._limits.deadline_seconds)
+        version = _version(self._json("version", ends_at))
+        max_model_len, models = _models(self._json("v1/models", ends_at))
+        self._facts = Facts(version, max_model_len, models)
+        return self._facts
+
+    def close(self) -> None:
+        """Close the connection; a fetch under way in another thread ends at once, as failed."""
+        self._wire.stop()
+        self._session.close()
+
+    def _json(self, path: str, ends_at: float) -> object:
+        seconds = ends_at - time.monotonic()
+        if seconds <= 0:
+            return None
+        try:
+            with self._lock:
+                _, body = self._exchange(_beside(self._url, path), "application/json", seconds, FACTS_BYTES)
+            return json.loads(body)
+        except Exception:  # Best effort: a server that does not tell is as good as any other.
+            return None
+
+    def _exchange(self, url: str, accept: str, seconds: float, max_body_bytes: int) -> _Answer:
+        self._status = 0
+        self._wire.begin(seconds, self._limits.max_header_bytes)
+        host, port = _host_and_port(url)
+        headers = {"Accept": accept, "X-Prometheus-Scrape-Timeout-Seconds": f"{seconds:g}"}
+        headers |= self._authorization()
+        _check_files(self._endpoint)
+        self._wire.resolve(host, port)
+        if not self._wire.peer_is_current:
+            self._adapter.drop()
+        try:
+            return self._request(url, headers, max_body_bytes)
+        except Exception as error:
+            self._adapter.drop()
+            if not self._closed_by_peer(error):
+                raise
+        self._wire.begin_attempt()
+        return self._request(url, headers, max_body_bytes)
+
+    def _closed_by_peer(self, error: Exception) -> bool:
+        """Tell whether a connection kept from the last exchange was closed, before any answer to this one."""
+        wire = self._wire
+        closed = any(isinstance(cause, ConnectionError) for cause in _causes(error))
+        return closed and not wire.fresh and not wire.received_bytes and not wire.stopped
+
+    def _request(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> _Answer:
+        seconds = self._wire.remaining_seconds()
+        with self._session.get(
+            url, headers=headers, timeout=seconds, allow_redirects=False, stream=True
+        ) as response:
+            self._status = response.status_code
+            _check_head(response, max_body_bytes)
+            body = _read(response, max_body_bytes)
+        self._wire.remaining_seconds()  # Stopped from outside, a body without a length looks whole.
+        return _Answer(response.headers, body)
+
+    def _authorization(self) -> dict[str, str]:
+        """Return the header that proves who we are; read for each scrape, as tokens are rotated."""
+        endpoint = self._endpoint
+        if endpoint.bearer_token_file is not None:
+            token = _secret("bearer_token_file", endpoint.bearer_token_file)
+            return {"Authorization": f"Bearer {token}"}
+        user, password = endpoint.username, endpoint.password.get_secret_value() if endpoint.password else ""
+        if endpoint.password_file is not None:
+            password = _secret("password_file", endpoint.password_file)
+        if user is None and (self._user or self._password):
+            user, password = self._user, self._password
+        if user is None:
+            return {}
+        return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+    def _failure(self, error: Exception) -> Failure:
+        if isinstance(error, _RefusedError):
+            reason, detail = error.reason, error.detail
+        elif self._wire.stopped:
+            reason, detail = Reason.TIMEOUT, "the fetch was stopped"
+        else:
+            reason, detail = _told(list(_causes(error)), self._wire.stage, self._limits.deadline_seconds)
+        connecting = self._wire.stage in {Stage.RESOLVING, Stage.CONNECTING}
+        return Failure(reason, _one_line(detail), reason is Reason.TIMEOUT and connecting)
+
+
+def _session(endpoint: Endpoint, adapter: Adapter) -> requests.Session:
+    session = _Session()
+    session.trust_env = False
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    session.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+    session.verify = str(endpoint.ca_file) if endpoint.ca_file else True
+    if endpoint.insecure_skip_verify:
+        session.verify = False
+    if endpoint.cert_file:
+        certificate = str(endpoint.cert_file)
+        session.cert = (certificate, str(endpoint.key_file)) if endpoint.key_file else certificate
+    return session
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _RefusedError(Reason.PROTOCOL, "the URL cannot be read") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise _RefusedError(Reason.PROTOCOL, "the URL is none of http:// or https:// with a host")
+    return host, port or (443 if parts.scheme == "https" else 80)
+
+
+def _beside(url: str, path: str) -> str:
+    """Return the URL of `path` next to the metrics page: what stands before `/metrics` stays."""
+    parts = urlsplit(url)
+    root = parts.path.rstrip("/").rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))
+
+
+def _check_files(endpoint: Endpoint) -> None:
+    for name in ("ca_file", "cert_file", "key_file"):
+        path = getattr(endpoint, name)
+        if path is not None and not Path(path).exists():
+            raise _RefusedError(Reason.TLS, f"{name} {path} does not exist")
+
+
+def _secret(name: str, path: Path) -> str:
+    """Return the text of a secret's file without space around it; raises _RefusedError if there is none."""
+    try:
+        # A pipe would be waited for without end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} is not a regular file")
+        with path.open("rb") as file:
+            content = file.read(SECRET_BYTES).strip()
+    except OSError as error:
+        if error.errno in OUT_OF_RESOURCES:
+            raise
+        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} cannot be read: {error.strerror}") from None
+    if not content:
+        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} is empty")
+    if not content.isascii() or not content.decode().isprintable():
+        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} holds more than one line of ASCII text")
+    return content.decode()
+
+
+def _check_head(response: requests.Response, max_body_bytes: int) -> None:
+    """Refuse an answer whose body we do not want to see."""
+    status, headers = response.status_code, response.headers
+
+    if 300 <= status < 400:
+        target = redact(headers.get("Location", "nowhere"))
+        raise _RefusedError(Reason.REDIRECT, f"HTTP {status} to {target}, not followed")
+    if status != 200:
+        raise _RefusedError(Reason.STATUS, f"HTTP {status} {response.reason}")
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    transfer = headers.get("Transfer-Encoding", "chunked").strip().lower()
+    if encoding not in {"", "identity"} or transfer != "chunked":
+        raise _RefusedError(
+            Reason.ENCODING, f"the page is encoded as {encoding}, {transfer} although plain was asked for"
+        )
+    length = headers.get("Content-Length", "0").strip()
+    if not (length.isascii() and length.isdigit()):
+        raise _RefusedError(Reason.PROTOCOL, "a Content-Length that is no number")
+    # Its digits first: Python takes its time over a number of thousands of them.
+    if len(length.lstrip("0")) > 18 or int(length) > max_body_bytes:
+        raise _RefusedError(Reason.TOO_LARGE, f"the page is larger than {max_body_bytes} bytes")
+
+
+def _read(response: requests.Response, max_body_bytes: int) -> bytes:
+    """Read the body; raises _RefusedError as soon as it is longer than it may be."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    try:
+        while part := response.raw.read(READ_BYTES, decode_content=False):
+            size_bytes += len(part)
+            if size_bytes > max_body_bytes:
+                detail = f"the page is larger than {max_body_bytes} bytes"
+                raise _RefusedError(Reason.TOO_LARGE, detail)
+            parts.append(part)
+    except ProtocolError as error:
+        detail = f"the connection ended in the middle of the page, after {size_bytes} bytes"
+        if isinstance(error, IncompleteRead) or any(map(_is_cut, _causes(error))):
+            raise _RefusedError(Reason.TRUNCATED, detail) from None
+        raise
+    return b"".join(parts)
+
+
+def _is_cut(cause: BaseException) -> bool:
+    return isinstance(cause, ConnectionError | HTTPException) and not isinstance(cause, TimeoutError)
+
+
+def _check_page(answer: _Answer) -> None:
+    """Refuse a page that is not whole though nothing on the way said so."""
+    headers, body = answer
+    if not body:
+        raise _RefusedError(Reason.EMPTY, "the page is empty")
+    counted = "Content-Length" in headers or "Transfer-Encoding" in headers
+    if not counted and not body.endswith(b"\n"):
+        raise _RefusedError(Reason.TRUNCATED, "the page has no length and ends in the middle of a line")
+    openmetrics = headers.get("Content-Type", "").strip().lower().startswith("application/openmetrics-text")
+    if openmetrics and not body.rstrip().endswith(b"# EOF"):
+        raise _RefusedError(Reason.TRUNCATED, "the OpenMetrics page does not end with # EOF")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Give an error and all that libraries have wrapped in it, from the outside in."""
+    seen: set[int] = set()
+    ahead: list[object] = [error]
+    while ahead:
+        cause = ahead.pop(0)
+        if isinstance(cause, BaseException) and id(cause) not in seen:
+            seen.add(id(cause))
+            yield cause
+            ahead += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
+
+
+def _told(causes: list[BaseException], stage: Stage, deadline_seconds: float) -> tuple[Reason, str]:
+    """Return the reason and a sentence for what went wrong, by the most telling cause."""
+    lack = next(filter(_is_lack, causes), None)
+    if lack is not None:
+        return Reason.RESOURCES, f"{_system_words(lack)} while {stage}"
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        reason = Reason.DNS if stage is Stage.RESOLVING else Reason.TIMEOUT
+        return reason, f"no whole page within {deadline_seconds:g} s, still {stage}"
+    if stage is Stage.RESOLVING:
+        return _told_by(causes, (socket.gaierror, UnicodeError), Reason.DNS, "the name does not resolve")
+    if stage is Stage.HANDSHAKE or any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return _told_by(causes, (ssl.SSLError, OSError), Reason.TLS, f"failed {stage}")
+    if stage is Stage.CONNECTING:
+        return _told_by(causes, (OSError,), Reason.REFUSED, "no connection")
+    return _told_of_answer(causes, stage)
+
+
+def _is_lack(cause: BaseException) -> bool:
+    """Tell whether the fault is ours: out of files, ports, memory or threads."""
+    if isinstance(cause, OSError):
+        return cause.errno in OUT_OF_RESOURCES
+    return isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and "thread" in str(cause))
+
+
+def _told_of_answer(causes: list[BaseException], stage: Stage) -> tuple[Reason, str]:
+    """Return what is wrong with an answer, or with the lack of one on a connection that stood."""
+    for cause in causes:
+        if isinstance(cause, BadStatusLine) and str(cause).startswith("\x15\x03"):
+            return Reason.TLS, "the server speaks TLS on this port: use https://"
+        if isinstance(cause, ConnectionError):
+            return Reason.TRUNCATED, f"the server closed the connection, {stage}"
+    if any(isinstance(cause, LocationParseError | requests.exceptions.InvalidURL) for cause in causes):
+        return Reason.PROTOCOL, "the URL cannot be read"
+    return _told_by(causes, (HTTPException, HTTPError), Reason.PROTOCOL, f"not HTTP as we know it, {stage}")
+
+
+def _told_by(
+    causes: list[BaseException], kinds: tuple[type[BaseException], ...], reason: Reason, what: str
+) -> tuple[Reason, str]:
+    # The innermost is the one that knows: libraries wrap it in words about themselves and the URL.
+    known = [cause for cause in causes if isinstance(cause, kinds)]
+    return reason, f"{what}: {_system_words(known[-1] if known else causes[-1])}"
+
+
+def _system_words(cause: BaseException) -> str:
+    """Return the system's own words for an error, without a URL or a name in them."""
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"certificate not accepted, {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return (cause.reason or cause.strerror or type(cause).__name__).replace("_", " ").lower()
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    if isinstance(cause, UnicodeError):
+        return "not a host name"
+    return type(cause).__name__
+
+
+def _one_line(detail: str) -> str:
+    text = "".join(letter if letter.isprintable() else "?" for letter in " ".join(detail.split()))
+    return text[:MOST_DETAIL_CHARACTERS]
+
+
+def _version(told: object) -> str | None:
+    version = told.get("version") if isinstance(told, dict) else None
+    return _text(version) if isinstance(version, str) and version else None
+
+
+def _models(told: object) -> tuple[int | None, tuple[str, ...]]:
+    """Return the greatest max_model_len and the models' ids; an adapter has no length of its own."""
+    listed = told.get("data") if isinstance(told, dict) else None
+    models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+    lengths = [model.get("max_model_len") for model in models]
+    known = [
+        length
+        for length in lengths
+        if isinstance(length, int) and not isinstance(length, bool) and length > 0
+    ]
+    names = tuple(_text(model["id"]) for model in models if isinstance(model.get("id"), str))
+    return max(known, default=None), names[:MOST_MODELS]
+
+
+def _text(text: str) -> str:
+    return _one_line(text)[:MOST_FACT_CHARACTERS]

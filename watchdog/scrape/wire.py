@@ -1,0 +1,296 @@
+"""A connection on which one deadline holds for all: the name, the connect, the handshake and every read."""
+
+import io
+import ipaddress
+import socket
+import threading
+import time
+from enum import StrEnum
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import Any, ClassVar
+
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+# As `socket.getaddrinfo` gives them: family, kind, protocol, canonical name, address.
+Address = tuple[Any, Any, int, str, tuple[Any, ...]]
+
+
+class Stage(StrEnum):
+    """How far an exchange has come, in the words in which a failure there is told."""
+
+    RESOLVING = "looking up the name"
+    CONNECTING = "connecting"
+    HANDSHAKE = "in the TLS handshake"
+    WAITING = "waiting for the answer"
+    READING = "reading the page"
+
+
+class Wire:
+    """The state of one exchange at a time: its deadline, how far it has come, and the socket it uses.
+
+    requests counts its timeout anew for each read, so that a server which drips bytes holds it for ever.
+    Here each read of the socket gets what is left of the whole: no timer is needed, and a body that was
+    cut by the deadline cannot pass for a short one.
+    """
+
+    def __init__(self) -> None:
+        self.stage = Stage.RESOLVING
+        self.fresh = False
+        self.received_bytes = 0
+        self.addresses: list[Address] = []
+        self.peer: str | None = None
+        self.stopped = False
+        self._socket: socket.socket | None = None
+        self._lookup = _Lookup()
+        self._ends_at = 0.0
+        self._max_header_bytes = 0
+
+    def begin(self, seconds: float, max_header_bytes: int) -> None:
+        """Start an exchange that has this many seconds from now on."""
+        self.stage = Stage.RESOLVING
+        self._ends_at = time.monotonic() + seconds
+        self._max_header_bytes = max_header_bytes
+        self.begin_attempt()
+
+    def begin_attempt(self) -> None:
+        """Start one request of the exchange, maybe the second, within the same deadline."""
+        self.fresh = False
+        self.received_bytes = 0
+
+    def remaining_seconds(self) -> float:
+        """Tell what is left; raises TimeoutError where nothing is, or where the exchange was stopped."""
+        seconds = self._ends_at - time.monotonic()
+        if seconds <= 0 or self.stopped:
+            raise TimeoutError("the deadline has passed")
+        return seconds
+
+    def resolve(self, host: str, port: int) -> None:
+        """Look the name up; raises OSError (gaierror), UnicodeError or TimeoutError."""
+        self.stage = Stage.RESOLVING
+        self.addresses = self._lookup.addresses(host, port, self.remaining_seconds())
+        self.stage = Stage.WAITING
+
+    @property
+    def peer_is_current(self) -> bool:
+        """Whether the name still leads to the address that the last connection went to."""
+        return self.peer is None or any(address[4][0] == self.peer for address in self.addresses)
+
+    def connect(self) -> socket.socket:
+        """Connect to the first address that answers; the socket is armed for a handshake to follow."""
+        self.stage = Stage.CONNECTING
+        self.fresh = True
+        connection = self._first_that_answers()
+        try:
+            self.arm(connection)
+        except TimeoutError:
+            connection.close()
+            raise
+        return connection
+
+    def _first_that_answers(self) -> socket.socket:
+        """Try the addresses in turn; each gets an equal part of what is left."""
+        failure: OSError = OSError("the name has no address")
+        for position, (family, kind, protocol, _, address) in enumerate(self.addresses):
+            share_seconds = self.remaining_seconds() / (len(self.addresses) - position)
+            try:
+                connection = _connected(socket.socket(family, kind, protocol), address, share_seconds)
+            except OSError as error:
+                failure = error
+                continue
+            self.peer = str(address[0])
+            return connection
+        raise failure
+
+    def use(self, connection: socket.socket) -> None:
+        """Take note of the socket that the exchange goes over from here on."""
+        self._socket = connection
+        self.stage = Stage.WAITING
+
+    def arm(self, connection: socket.socket) -> None:
+        """Give the next wait on the socket what is left of the whole."""
+        connection.settimeout(self.remaining_seconds())
+
+    def count(self, size_bytes: int) -> None:
+        """Count what was received; raises HTTPException where a header does not end."""
+        self.received_bytes += size_bytes
+        if self.stage is Stage.WAITING and self.received_bytes > self._max_header_bytes:
+            raise HTTPException(f"a header of more than {self._max_header_bytes} bytes")
+
+    def stop(self) -> None:
+        """End the exchange under way from another thread, and refuse further ones."""
+        self.stopped = True
+        self._lookup.stop()
+        connection = self._socket
+        if connection is not None:
+            try:
+                # The plain method: that of a TLS socket would pull its state from under the reader.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+            except OSError:
+                return  # closed already
+
+
+def _connected(connection: socket.socket, address: tuple[Any, ...], seconds: float) -> socket.socket:
+    try:
+        connection.settimeout(seconds)
+        connection.connect(address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+class _Lookup:
+    """Looks names up in a thread of its own, as the system's resolver knows no deadline.
+
+    There is one such thread at most: a lookup that outlives its deadline is waited for again the next time.
+    """
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._found: list[Address] = []
+        self._error: Exception | None = None
+        self._stopped = False
+
+    def addresses(self, host: str, port: int, seconds: float) -> list[Address]:
+        if _is_address(host):
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        if self._thread is None:
+            self._done.clear()
+            self._thread = threading.Thread(target=self._look_up, args=(host, port), daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+                raise
+        if not self._done.wait(seconds) or self._stopped:
+            raise TimeoutError("the name was not resolved in time")
+        self._thread.join()
+        self._thread = None
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._done.set()
+
+    def _look_up(self, host: str, port: int) -> None:
+        try:
+            self._found, self._error = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), None
+        except (OSError, UnicodeError) as error:
+            self._error = error
+        self._done.set()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+class _Reader(io.RawIOBase):
+    """Reads a socket so that every single wait ends with the exchange's deadline."""
+
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket, wire: Wire) -> None:
+        self._raw = raw
+        self._connection = connection
+        self._wire = wire
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._wire.arm(self._connection)
+        size: int | None = self._raw.readinto(buffer)
+        self._wire.count(size or 0)
+        return size
+
+    def close(self) -> None:
+        # The raw reader lets go of the socket: its connection stays open until all have.
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """A response that is read within the deadline and whose header must be whole."""
+
+    def __init__(self, connection: socket.socket, wire: Wire, method: str | None) -> None:
+        super().__init__(connection, method=method)
+        self._wire = wire
+        raw: Any = self.fp.detach()
+        self.fp = io.BufferedReader(_Reader(raw, connection, wire))
+
+    def begin(self) -> None:
+        super().begin()
+        message: HTTPMessage = self.msg
+        if message.defects:
+            raise HTTPException("a header line that is none")
+        self._wire.stage = Stage.READING
+
+
+class _Timed:
+    """What both kinds of connection do alike; `wire` is set on a subclass made for one fetcher."""
+
+    wire: ClassVar[Wire]
+    sock: Any
+
+    def _new_conn(self) -> socket.socket:
+        connection = self.wire.connect()
+        self.wire.stage = Stage.HANDSHAKE
+        return connection
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        self.wire.use(self.sock)
+
+    def send(self, data: Any) -> None:
+        if self.sock is not None:
+            self.wire.arm(self.sock)
+        super().send(data)  # type: ignore[misc]
+
+    def response_class(self, connection: socket.socket, *, method: str | None = None) -> _Response:
+        return _Response(connection, self.wire, method)
+
+
+class _PlainConnection(_Timed, HTTPConnection):  # type: ignore[misc]
+    pass
+
+
+class _TlsConnection(_Timed, HTTPSConnection):  # type: ignore[misc]
+    pass
+
+
+class _TlsPool(HTTPSConnectionPool):
+    def _validate_conn(self, conn: Any) -> None:
+        # As in the library, without its warning at each request: who asked not to verify knows.
+        if conn.is_closed:
+            conn.connect()
+
+
+class Adapter(HTTPAdapter):
+    """Makes requests use a wire; it keeps one connection at most."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+
+    def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
+        """Give the pools connections of ours."""
+        super().init_poolmanager(*arguments, **keywords)
+        shared = {"wire": self._wire}
+        plain = type("Plain", (_PlainConnection,), shared)
+        tls = type("Tls", (_TlsConnection,), shared)
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("TlsPool", (_TlsPool,), {"ConnectionCls": tls}),
+        }
+
+    def drop(self) -> None:
+        """Close the connection kept for the next exchange."""
+        self.poolmanager.clear()
