@@ -59,35 +59,32 @@ class RuleFile:
         self._lines: list[str] = []
         self.root = self._read(content)
 
-    def fault(
-        self, node: Node | None, text: str, hint: str = "", offset: int = 0, key: Node | None = None
-    ) -> None:
-        """Note a fault at a node (or at its key), `offset` characters into its text."""
+    def fault(self, node: Node | None, text: str, hint: str = "", offset: int | None = None) -> None:
+        """Note a fault: of the file, at a node, or `offset` characters into a node's text."""
         if len(self.faults) > MAX_FAULTS:
             return
         if len(self.faults) == MAX_FAULTS:
             self.faults.append(RuleFault(self.path, 0, 0, f"more than {MAX_FAULTS} faults"))
             return
-        place = key or node
-        if place is None:
+        if node is None:
             self.faults.append(RuleFault(self.path, 0, 0, _printable(text), _printable(hint)))
             return
-        line, column, snippet = self._place(place, offset)
+        line, column, snippet = self._place(node, offset)
         self.faults.append(RuleFault(self.path, line, column, _printable(text), _printable(hint), snippet))
 
     def hint(self, name: str, known: Collection[str]) -> str:
         """The nearest known name; not looked for any more where a file is full of faults."""
         return nearest(name, known) if len(self.faults) < MAX_FAULTS else ""
 
-    def _place(self, node: Node, offset: int) -> tuple[int, int, str]:
+    def _place(self, node: Node, offset: int | None) -> tuple[int, int, str]:
         source = self._lines[node.line - 1] if node.line <= len(self._lines) else ""
-        start = node.column - 1
-        if offset and not source.startswith(node.text, start):
-            start += 1  # after a quotation mark
-        if offset and not source.startswith(node.text, start):
-            # A folded or escaped text: its columns are not those of the file, so show the text itself.
-            return node.line, node.column, _snippet("", " ".join(node.text.splitlines()), offset)
-        column = start + offset
+        column = node.column - 1
+        if offset is not None:
+            column += 0 if node.plain else 1  # after the quotation mark
+            if not source.startswith(node.text, column):
+                # A folded or escaped text: its columns are not those of the file, so show the text itself.
+                return node.line, node.column, _snippet("", " ".join(node.text.splitlines()), offset)
+            column += offset
         return node.line, column + 1, _snippet(str(node.line), source, column)
 
     def _read(self, content: bytes) -> Node | None:

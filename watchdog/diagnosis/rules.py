@@ -117,8 +117,7 @@ def load(
         for each in read:
             _check_tests(each)
     faults += [fault for file, _ in files for fault in file.faults]
-    if len(read) == len(files):
-        faults += _override_faults({each.rule.id: each.rule for each in read}, overrides)
+    faults += _override_faults({each.rule.id: each.rule for each in read}, overrides, len(read) == len(files))
     if faults:
         raise RuleError(faults)
     rules = [_overridden(each, signals, overrides.get(each.rule.id, RuleOverride())) for each in read]
@@ -151,9 +150,9 @@ def _sources(directories: Sequence[Path], faults: list[RuleFault]) -> list[_Sour
     found: list[_Source] = []
     for directory in directories:
         try:
-            before = len(found)
+            before = len(found), len(faults)
             found += _in_directory(directory, faults)
-            if len(found) == before and not any(fault.path.startswith(str(directory)) for fault in faults):
+            if before == (len(found), len(faults)):
                 faults.append(RuleFault(str(directory), 0, 0, "no rule file here", "they end in .yaml"))
         except OSError as error:
             faults.append(RuleFault(str(directory), 0, 0, f"cannot be read: {error.strerror}"))
@@ -161,9 +160,9 @@ def _sources(directories: Sequence[Path], faults: list[RuleFault]) -> list[_Sour
 
 
 def _in_directory(directory: Path, faults: list[RuleFault]) -> Iterator[_Source]:
-    # A mounted ConfigMap changes by swapping the link `..data`: follow it once, so that files are of one age.
+    # A mounted ConfigMap changes by swapping the link `..data`: read it once, so that files are of one age.
     data = directory / "..data"
-    real = data.resolve(strict=True) if data.is_symlink() else directory
+    real = directory / data.readlink() if data.is_symlink() else directory
     names = sorted(path.name for path in real.iterdir() if not path.name.startswith("."))
     rule_names = [name for name in names if name.endswith(".yaml")]
     faults += [
@@ -209,28 +208,32 @@ def _check_explained(read: Sequence[Read], whole: bool) -> None:
         first = known[cycle[0]]
         files = ", ".join(known[identity].file.path for identity in cycle[1:-1])
         text = f"`explains` goes in a circle: {' -> '.join(cycle)}"
-        first.file.fault(first.explains[0], text, f"the others are {files}" if files else "")
+        place = next(node for node in first.explains if node.text == cycle[1])
+        first.file.fault(place, text, f"the others are {files}" if files else "")
 
 
 def _cycles(explains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Each circle once, from its first id by name and back to it."""
+    """Circles, each from its first id by name and back to it; every id is gone through once."""
     found: list[tuple[str, ...]] = []
     done: set[str] = set()
     for start in sorted(explains):
-        trail: list[str] = []
-        pending = [(start, 0)]
-        while pending:
-            identity, depth = pending.pop()
-            del trail[depth:]
-            if identity in trail:
-                circle = trail[trail.index(identity) :]
-                turn = circle.index(min(circle))
-                found.append((*circle[turn:], *circle[:turn], circle[turn]))
-            elif identity not in done:
-                trail.append(identity)
-                pending += [(each, depth + 1) for each in explains.get(identity, ())]
-        done.add(start)
+        trail = {} if start in done else {start: iter(explains[start])}
+        while trail:
+            identity, rest = next(reversed(trail.items()))
+            step = next(rest, None)
+            if step is None:
+                done.add(identity)
+                del trail[identity]
+            elif step in trail:
+                found.append(_from_first(list(trail)[list(trail).index(step) :]))
+            elif step in explains and step not in done:
+                trail[step] = iter(explains[step])
     return list(dict.fromkeys(found))
+
+
+def _from_first(circle: Sequence[str]) -> tuple[str, ...]:
+    turn = circle.index(min(circle))
+    return (*circle[turn:], *circle[:turn], circle[turn])
 
 
 def _check_tests(read: Read) -> None:
@@ -245,12 +248,15 @@ def _check_tests(read: Read) -> None:
             read.file.fault(places[result.test], f"the test `{result.test}` fails: {problem}")
 
 
-def _override_faults(rules: Mapping[str, Rule], overrides: Mapping[str, RuleOverride]) -> Iterator[RuleFault]:
+def _override_faults(
+    rules: Mapping[str, Rule], overrides: Mapping[str, RuleOverride], whole: bool
+) -> Iterator[RuleFault]:
     for identity, override in overrides.items():
         place = f"{OVERRIDES}.{identity}"
         rule = rules.get(identity)
-        if rule is None:
+        if rule is None and whole:
             yield RuleFault(place, 0, 0, "there is no such rule", nearest(identity, rules))
+        if rule is None:
             continue
         for name, value in override.parameters.items():
             if name not in rule.parameters:
