@@ -19,7 +19,7 @@ class IncidentHistory(Protocol):
         ...
 
     def timeline(self, key: str) -> Sequence[Transition]:
-        """Every transition of one incident (`key` as its text), the oldest first; empty for an unknown key."""
+        """Every transition of the incident whose key reads `key`, the oldest first; empty for none."""
         ...
 
 

@@ -1,0 +1,412 @@
+"""The HTTP API: every answer comes from the last snapshots, none makes us fetch anything."""
+
+import difflib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from prometheus_client import generate_latest
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from watchdog import __version__
+from watchdog.model import Incident, State, Target, Transition
+from watchdog.settings import Settings, duration
+from watchdog.web import page
+from watchdog.web.answers import BodyResponse, MappingResponse, error_response
+from watchdog.web.bodies import (
+    DiagnosisBody,
+    ErrorBody,
+    HealthBody,
+    IncidentDetailBody,
+    IncidentsBody,
+    ReloadBody,
+    RuleBody,
+    RulesBody,
+    TargetsBody,
+    clean,
+    diagnosis_body,
+    incident_body,
+    plain,
+    rule_body,
+    status_body,
+    transition_body,
+)
+from watchdog.web.guard import Guard
+from watchdog.web.state import ServiceState
+from watchdog.web.text import diagnosis_text
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MAX_LISTED = 1000
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": text}
+    for status, text in {
+        400: "A host name that is not ours.",
+        401: "Credentials are required.",
+        413: "The request is too large.",
+        414: "The query is too long.",
+        422: "The request is not valid.",
+        503: "Not now.",
+    }.items()
+}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such thing."}}
+_TEXT_TOO: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+_HTML_TOO: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+
+
+class Form(StrEnum):
+    """How the diagnosis is written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+class _Parameters(BaseModel):
+    """Query parameters: an unknown one is refused, for a typo would else be answered with everything."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PageParameters(_Parameters):
+    """What the page shows."""
+
+    target: str | None = Field(None, max_length=200, description="Only this target, by its name.")
+
+
+class DiagnoseParameters(PageParameters):
+    """What is diagnosed, and how it is written."""
+
+    format: Form = Field(Form.JSON, description="json for programs, text for people.")
+
+
+class IncidentParameters(_Parameters):
+    """Which incidents are listed."""
+
+    since: str | None = Field(
+        None, max_length=40, description="Not older than this: RFC 3339, unix seconds, or an age such as 24h."
+    )
+    state: State | None = Field(None, description="Only those in this state.")
+    rule: str | None = Field(None, max_length=200, description="Only those of this rule.")
+    limit: int = Field(100, ge=1, le=MAX_LISTED, description="At most so many.")
+
+
+def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float] = time.time) -> FastAPI:
+    """The application; `wall` is the clock that ages are told by."""
+    app = FastAPI(
+        title="vllm-watchdog",
+        version=__version__,
+        description="Names the cause of what users of a vLLM server feel, and says what to change.",
+        docs_url=None,  # it would load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=_ERRORS,
+    )
+    app.add_middleware(Guard, settings=settings.web)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(Exception, _unforeseen)
+    _add_diagnosis(app, state, wall)
+    _add_incidents(app, state, wall)
+    _add_rules_and_targets(app, state)
+    _add_health(app, state, settings)
+    _add_metrics(app, state)
+    _add_actions(app, state, settings)
+    return app
+
+
+def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
+    @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
+    async def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
+        return page.diagnosis_page(_diagnosis(state, parameters.target, wall()), len(state.rules.rules))
+
+    @app.get(
+        "/diagnose",
+        response_model=DiagnosisBody,
+        summary="What is wrong, why, and what to do",
+        tags=["diagnosis"],
+        responses=_NOT_FOUND | _TEXT_TOO,
+    )
+    async def diagnose(parameters: Annotated[DiagnoseParameters, Query()]) -> Response:
+        """Answers from the last scrape of each target and never waits for the next."""
+        body = _diagnosis(state, parameters.target, wall())
+        if parameters.format is Form.TEXT:
+            return PlainTextResponse(clean(diagnosis_text(body)))
+        return BodyResponse(body)
+
+
+def _diagnosis(state: ServiceState, name: str | None, wall: float) -> DiagnosisBody:
+    targets = state.targets()
+    fleet = state.fleet_incidents()
+    if name is not None:
+        targets, fleet = [_named(targets, name)], []
+    return diagnosis_body(targets, state.snapshots(), fleet, wall)
+
+
+def _named(targets: Sequence[Target], name: str) -> Target:
+    """The target of that name. Names only: a URL from a caller would make us a tool against others."""
+    found = next((target for target in targets if target.name == name), None)
+    if found is None:
+        near = difflib.get_close_matches(name, [target.name for target in targets], n=1)
+        raise HTTPException(404, "no target has this name" + (f"; did you mean {near[0]}?" if near else ""))
+    return found
+
+
+def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
+    @app.get(
+        "/incidents", response_model=IncidentsBody, summary="Incidents, present and past", tags=["incidents"]
+    )
+    def list_incidents(parameters: Annotated[IncidentParameters, Query()]) -> Response:
+        since = _since(parameters.since, wall())
+        found = _incidents(state, since, parameters)
+        bodies = [incident_body(incident) for incident in found[: parameters.limit]]
+        return BodyResponse(IncidentsBody(incidents=bodies, kept=state.history is not None))
+
+    @app.get(
+        "/incidents/{key:path}",
+        response_model=IncidentDetailBody,
+        summary="One incident and its time line",
+        tags=["incidents"],
+        responses=_NOT_FOUND | _HTML_TOO,
+    )
+    def show_incident(
+        request: Request,
+        key: Annotated[str, Path(description="rule/target/model_name/engine, `-` where a part is empty.")],
+    ) -> Response:
+        """As JSON; as a page where the caller prefers HTML, since links in alerts lead here."""
+        live = next((each for each in _live(state) if clean(str(each.key)) == key), None)
+        timeline = list(state.history.timeline(key)) if state.history else []
+        incident = live or (timeline[-1].incident if timeline else None)
+        if incident is None:
+            raise HTTPException(404, "no incident has this key")
+        body = _detail(incident, timeline)
+        if "text/html" in request.headers.get("accept", ""):
+            return page.incident_page(body)
+        return BodyResponse(body)
+
+
+def _detail(incident: Incident, timeline: Sequence[Transition]) -> IncidentDetailBody:
+    return IncidentDetailBody(
+        incident=incident_body(incident), timeline=[transition_body(each) for each in timeline]
+    )
+
+
+def _live(state: ServiceState) -> Iterator[Incident]:
+    for snapshot in state.snapshots().values():
+        yield from snapshot.incidents
+    yield from state.fleet_incidents()
+
+
+def _incidents(state: ServiceState, since: float | None, parameters: IncidentParameters) -> list[Incident]:
+    """Present incidents, and past ones where a store is set up; one that is both is told as it is now."""
+    present = {incident.key: incident for incident in _live(state)}
+    past: Sequence[Incident] = ()
+    if state.history is not None:
+        past = state.history.query(since, parameters.state, parameters.rule, parameters.limit)
+    merged = [*present.values(), *(incident for incident in past if incident.key not in present)]
+    kept = (incident for incident in merged if _wanted(incident, since, parameters))
+    return sorted(kept, key=lambda incident: incident.pending_since, reverse=True)
+
+
+def _wanted(incident: Incident, since: float | None, parameters: IncidentParameters) -> bool:
+    if parameters.state is not None and incident.state is not parameters.state:
+        return False
+    if parameters.rule is not None and incident.key.rule != parameters.rule:
+        return False
+    return since is None or incident.resolved_at is None or incident.resolved_at >= since
+
+
+def _since(text: str | None, wall: float) -> float | None:
+    """Unix seconds from what a caller wrote; raises HTTPException (422) for anything else."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{9,11}(\.\d{1,6})?", text):
+        return float(text)
+    try:
+        return wall - float(duration(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise HTTPException(422, "since must be RFC 3339, unix seconds, or an age such as 24h") from None
+    if moment.tzinfo is None:
+        raise HTTPException(422, "since needs a time zone, such as Z")
+    return moment.timestamp()
+
+
+def _add_rules_and_targets(app: FastAPI, state: ServiceState) -> None:
+    @app.get("/rules", response_model=RulesBody, summary="The causes we know", tags=["rules"])
+    async def list_rules() -> Response:
+        return BodyResponse(RulesBody(rules=[rule_body(rule) for rule in state.rules.rules]))
+
+    @app.get(
+        "/rules/{id}", response_model=RuleBody, summary="One cause", tags=["rules"], responses=_NOT_FOUND
+    )
+    async def show_rule(id: Annotated[str, Path(max_length=200, description="The rule's id.")]) -> Response:  # noqa: A002
+        rule = state.rules.by_id(id)
+        if rule is None:
+            near = difflib.get_close_matches(id, [each.id for each in state.rules.rules], n=1)
+            raise HTTPException(404, "no rule has this id" + (f"; did you mean {near[0]}?" if near else ""))
+        return BodyResponse(rule_body(rule))
+
+    @app.get("/targets", response_model=TargetsBody, summary="How the scrapes go", tags=["diagnosis"])
+    async def list_targets() -> Response:
+        snapshots = state.snapshots()
+        bodies = [status_body(target, snapshots.get(target.name)) for target in state.targets()]
+        return BodyResponse(TargetsBody(targets=bodies))
+
+
+def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
+    async def healthy() -> Response:
+        if not state.cycle_alive():
+            return error_response(503, "no scrape has ended in three intervals", "stalled")
+        return BodyResponse(HealthBody(status="ok"))
+
+    async def ready() -> Response:
+        """Ready means that we judge; it never means that a vLLM server is well."""
+        waits = list(_not_ready(state))
+        if waits:
+            return error_response(503, "; ".join(waits), "not_ready")
+        return BodyResponse(HealthBody(status="ok", notes=plain(settings.warnings)))
+
+    for path in ("/healthz", "/-/healthy"):
+        app.get(path, response_model=HealthBody, summary="Are we alive", tags=["health"])(healthy)
+    for path in ("/readyz", "/-/ready"):
+        app.get(path, response_model=HealthBody, summary="Are we ready", tags=["health"])(ready)
+
+
+def _not_ready(state: ServiceState) -> Iterator[str]:
+    if not state.targets():
+        yield "no targets are configured: give targets in the settings or --target URL"
+    if not state.rules.rules:
+        yield "no rules are loaded: set rules.shipped or rules.directories"
+    if state.targets() and not state.started:
+        yield "the first scrapes have not ended yet"
+
+
+def _add_metrics(app: FastAPI, state: ServiceState) -> None:
+    @app.get("/metrics", response_class=PlainTextResponse, summary="Our own metrics", tags=["metrics"])
+    def metrics() -> Response:
+        return Response(generate_latest(state.registry), media_type=METRICS_TYPE)
+
+
+def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
+    @app.post(
+        "/-/reload",
+        response_model=ReloadBody,
+        summary="Read settings and rules again",
+        tags=["actions"],
+        responses=_NOT_FOUND | {500: {"model": ErrorBody, "description": "The old ones stay."}},
+        include_in_schema=settings.web.reload_endpoint,
+    )
+    async def reload() -> Response:
+        if not settings.web.reload_endpoint:
+            raise HTTPException(404, "reload over HTTP is off; set web.reload_endpoint, or send SIGHUP")
+        faults = await run_in_threadpool(state.reload)
+        if faults:
+            return error_response(500, "; ".join(faults), "reload_failed")
+        return BodyResponse(ReloadBody(status="ok"))
+
+    @app.post(
+        "/alertmanager",
+        summary="Alertmanager's webhook",
+        tags=["actions"],
+        response_model=dict[str, Any],
+        responses=_NOT_FOUND | {415: {"model": ErrorBody, "description": "Not JSON."}},
+        openapi_extra={"requestBody": _WEBHOOK},
+        include_in_schema=settings.receiver.enabled,
+    )
+    async def receive(request: Request) -> Response:
+        """Keeps the alerts, and answers with the diagnosis of the targets that their labels mean."""
+        if not settings.receiver.enabled:
+            raise HTTPException(404, "the receiver is off; set receiver.enabled")
+        payload = await _json_object(request, settings.web.max_body_bytes)
+        try:
+            return MappingResponse(await run_in_threadpool(state.receive, payload))
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from None
+
+
+_WEBHOOK = {
+    "required": True,
+    "description": "Alertmanager's webhook, version 4.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["alerts"],
+                "properties": {
+                    "alerts": {
+                        "type": "array",
+                        "maxItems": 1000,
+                        "items": {
+                            "type": "object",
+                            "required": ["labels"],
+                            "properties": {
+                                "labels": {"type": "object", "additionalProperties": {"type": "string"}}
+                            },
+                        },
+                    }
+                },
+            }
+        }
+    },
+}
+
+
+async def _json_object(request: Request, max_bytes: int) -> Mapping[str, Any]:
+    """The body as a JSON object; raises HTTPException (413, 415, 422)."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Also keeps other sites' forms out: they cannot send this type.
+        raise HTTPException(415, "the content type must be application/json")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise HTTPException(413, f"a request body may have {max_bytes} bytes at most")
+    try:
+        payload = plain(json.loads(bytes(body), parse_constant=_no_constant))
+    except (ValueError, RecursionError):
+        raise HTTPException(422, "the body is not valid JSON") from None
+    if not isinstance(payload, dict):
+        raise HTTPException(422, "the body must be a JSON object")
+    return payload
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 (registered for this type alone)
+    message = _WORDS.get(str(error.detail), str(error.detail))
+    return error_response(error.status_code, message, headers=error.headers)
+
+
+_WORDS = {
+    "Not Found": "there is nothing here; / is the page, /openapi.json tells the rest",
+    "Method Not Allowed": "this method is not allowed here",
+}
+
+
+def _invalid_request(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for this type alone)
+    faults = [f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in error.errors()]
+    return error_response(422, "; ".join(faults))
+
+
+def _unforeseen(_request: Request, _error: Exception) -> Response:
+    """A bug of ours: the log has it, the caller gets no stack trace."""
+    return error_response(500, "something unforeseen went wrong; our log has the details")

@@ -1,0 +1,50 @@
+"""The page: one self-contained HTML document, no script or style from elsewhere, every value escaped."""
+
+import secrets
+from pathlib import Path
+
+from fastapi.responses import HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from watchdog import __version__
+from watchdog.web import text
+from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, clean
+
+REFRESH_SECONDS = 5
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {
+    "seconds": text.seconds_text,
+    "reading": lambda value, name: text.number_text(name, value),
+    "flag": text.remedy_flag,
+    "words": lambda name: name.replace("_", " "),
+}
+
+
+def diagnosis_page(diagnosis: DiagnosisBody, rules: int) -> Response:
+    """The diagnosis of all targets, the worst first."""
+    ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
+    return _page("diagnosis.html", diagnosis=diagnosis, targets=ordered, rules=rules)
+
+
+def incident_page(body: IncidentDetailBody) -> Response:
+    """One incident: links in alerts lead here."""
+    return _page("incident.html", incident=body.incident, timeline=body.timeline)
+
+
+def _page(template: str, **values: object) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    content = _TEMPLATES.get_template(template).render(
+        **values, nonce=nonce, version=__version__, refresh_seconds=REFRESH_SECONDS
+    )
+    policy = (
+        f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(clean(content), headers={"content-security-policy": policy})
