@@ -19,7 +19,7 @@ from watchdog.diagnosis.rule import (
     RuleTest,
 )
 from watchdog.diagnosis.rule_file import Node, RuleFile
-from watchdog.diagnosis.template import VALUE, Template, value_format
+from watchdog.diagnosis.template import TEXTS, VALUE, Template, value_format
 from watchdog.errors import ExpressionError
 from watchdog.model import Scope, Severity
 from watchdog.signals.number import AtLeast
@@ -264,7 +264,7 @@ def _identity(fields: _Fields, path: Path) -> str:
 def _parameters(fields: _Fields, names: _Names, values: Mapping[str, float]) -> Mapping[str, Parameter]:
     found: dict[str, Parameter] = {}
     for name, (key, node) in fields.mapping("parameters").items():
-        if not PARAMETER_NAME.fullmatch(name) or name in RESERVED or name == VALUE:
+        if not PARAMETER_NAME.fullmatch(name) or name in {*RESERVED, *TEXTS, VALUE}:
             fields.file.fault(key, f"`{name}` cannot name a parameter", "a-z, 0-9 and _")
         elif name in names.signals:
             fields.file.fault(key, f"the parameter `{name}` has the name of a signal")

@@ -9,8 +9,11 @@ from watchdog.diagnosis.evaluation import Lookup, finite
 from watchdog.diagnosis.expression import NO_PARAMETERS, number_text
 from watchdog.diagnosis.nearest import nearest
 from watchdog.errors import ExpressionError
+from watchdog.model import NO_LABELS
 
 VALUE = "value"
+TEXTS = frozenset({"failure", "last_words", "blind", "version"})
+"""What a text may quote that is no number: the last failure, what fired before restarts, what is missing."""
 _FORMAT = re.compile(r"(?:,?(?:\.[0-9])?[feg%])?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -51,26 +54,32 @@ class Template(str):
                 raise ExpressionError(
                     "the value has its format already", _brace(text, VALUE), "write {value}"
                 )
-            if part.name and not (part.name == VALUE and has_value):
+            if part.name in TEXTS and part.specification:
+                raise ExpressionError(f"`{part.name}` is a text and has no format", _brace(text, part.name))
+            if part.name and part.name not in TEXTS and not (part.name == VALUE and has_value):
                 _check_name(text, part, {*known, *parameters}, has_value)
         used = dict.fromkeys(part.name for part in parts if part.name)
         template = cls(text)
         template.parts = parts
-        template.names = tuple(name for name in used if name not in parameters and name != VALUE)
+        template.names = tuple(name for name in used if name not in {*parameters, *TEXTS, VALUE})
         template.parameters = {name: parameters[name] for name in used if name in parameters}
         return template
 
 
-def render_text(template: Template, lookup: Lookup, value: str | None = None) -> str:
+def render_text(
+    template: Template, lookup: Lookup, value: str | None = None, texts: Mapping[str, str] = NO_LABELS
+) -> str:
     """The text with its values: "unknown" where there is none, ">= x" for a lower bound.
 
-    `value` is the remedy's own, already as text.
+    `value` is the remedy's own, already as text; `texts` are those of TEXTS.
     """
     pieces = []
     for literal, name, specification in template.parts:
         pieces.append(literal)
         if name == VALUE:
             pieces.append("unknown" if value is None else value)
+        elif name in TEXTS:
+            pieces.append(texts.get(name, "unknown"))
         elif name in template.parameters:
             pieces.append(_formatted(template.parameters[name], specification))
         elif name:
