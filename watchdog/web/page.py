@@ -23,7 +23,8 @@ _TEMPLATES.filters |= {
     "seconds": text.seconds_text,
     "reading": lambda value, name: text.number_text(name, value),
     "flag": text.remedy_flag,
-    "words": lambda name: name.replace("_", " "),
+    "readings": text.readings_text,
+    "words": text.words,
 }
 
 

@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from watchdog.model import State, Verdict
 from watchdog.signals.number import AtLeast
@@ -18,6 +19,7 @@ from watchdog.web.bodies import (
 WIDTH = 100
 _MARGIN = 13
 _BAR = 40
+_ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
 _SHOWN_READINGS = (
     ("running_requests", "running"),
     ("waiting_requests", "waiting"),
@@ -36,20 +38,23 @@ def diagnosis_text(diagnosis: DiagnosisBody, width: int = WIDTH) -> str:
     blocks = []
     if len(diagnosis.targets) != 1 or diagnosis.fleet:
         blocks.append(_summary(diagnosis, width))
-    blocks += [_fleet_text(incident, width) for incident in diagnosis.fleet]
+    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in diagnosis.fleet]
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
-    blocks += [target_text(body, width) for body in ordered]
+    blocks += [target_text(body, diagnosis.generated_at, width) for body in ordered]
     return "\n".join(blocks)
 
 
-def target_text(body: TargetBody, width: int = WIDTH) -> str:
-    """One target: verdict and lead in the first line, then cause, evidence, remedies and readings."""
+def target_text(body: TargetBody, now: str | None, width: int = WIDTH) -> str:
+    """One target: verdict and lead in the first line, then cause, evidence, remedies and readings.
+
+    `now` is the diagnosis' own time as it is written there.
+    """
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     lines = [*_wrapped(_headline(body, lead), width)]
     if body.failure:
         lines += _row("scrape", f"failed, {body.failure.reason}: {body.failure.detail}", width)
     if lead:
-        lines += _incident_lines(lead, width)
+        lines += _incident_lines(lead, now, width)
     lines += _beside(body, lead, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
@@ -118,6 +123,11 @@ def readings_text(values: dict[str, float | None]) -> str:
     return ", ".join(shown)
 
 
+def words(name: str) -> str:
+    """A name of ours as words: `kv_usage` is "KV usage"."""
+    return " ".join(_ABBREVIATIONS.get(part, part) for part in name.split("_"))
+
+
 def one_line(text: str) -> str:
     """`text` without line breaks, terminal escapes and other control characters a server may send."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
@@ -128,7 +138,7 @@ def _with_unit(name: str, value: float) -> str:
         return f"{_rounded(value)} tokens/s"
     if name.endswith("_per_second"):
         return f"{_rounded(value)}/s"
-    if name.endswith("_seconds"):
+    if name.endswith("_seconds") or name.startswith("seconds_"):
         return seconds_text(value)
     if name.endswith("_ratio"):
         return f"{value:.0%}" if value == 0 or abs(value) >= 0.01 else f"{value:.2%}"
@@ -157,9 +167,9 @@ def _summary(diagnosis: DiagnosisBody, width: int) -> str:
     return "\n".join(_wrapped(text, width)) + "\n"
 
 
-def _fleet_text(incident: IncidentBody, width: int) -> str:
+def _fleet_text(incident: IncidentBody, now: str | None, width: int) -> str:
     title = f"{incident.severity.upper()}  fleet {incident.labels.get('model_name', '')}: {incident.title}"
-    return "\n".join([*_wrapped(title, width), *_incident_lines(incident, width)]) + "\n"
+    return "\n".join([*_wrapped(title, width), *_incident_lines(incident, now, width)]) + "\n"
 
 
 def _headline(body: TargetBody, lead: IncidentBody | None) -> str:
@@ -179,7 +189,7 @@ def _of_engine(incident: IncidentBody) -> str:
     return ", " + " engine ".join(filter(None, parts)) if any(parts) else ""
 
 
-def _incident_lines(incident: IncidentBody, width: int) -> Iterator[str]:
+def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iterator[str]:
     yield from _row("cause", incident.cause, width)
     for index, evidence in enumerate(incident.evidence):
         yield from _row("" if index else "evidence", evidence.text, width)
@@ -188,7 +198,7 @@ def _incident_lines(incident: IncidentBody, width: int) -> Iterator[str]:
     yield from _row("won't help", " ".join(incident.unhelpful), width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
-        yield from _row("since", _moment(incident.firing_since), width)
+        yield from _row("since", _since(incident.firing_since, now), width)
     yield from _row("runbook", incident.runbook, width)
 
 
@@ -226,7 +236,7 @@ def _limit_text(limit: str, share: float | None) -> str:
     if limit in {"unknown", "none"}:
         return ""
     held = f", {share:.0%} of the time" if share is not None else ""
-    return limit.replace("_", " ") + held
+    return words(limit) + held
 
 
 def _seen(body: TargetBody) -> str:
@@ -247,8 +257,13 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _moment(text: str) -> str:
-    return text.replace("T", " ").partition(".")[0] + " UTC"
+def _since(text: str, now: str | None) -> str:
+    """When it began and how long ago: `2026-09-21 14:10:00 UTC (3m 20s)`."""
+    moment = text.replace("T", " ").partition(".")[0] + " UTC"
+    if now is None:
+        return moment
+    age = (datetime.fromisoformat(now) - datetime.fromisoformat(text)).total_seconds()
+    return f"{moment} ({seconds_text(max(0.0, age))})"
 
 
 def _row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:

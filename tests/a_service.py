@@ -1,0 +1,303 @@
+"""A service at rest for tests of what reads it: snapshots, rules and incidents as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from watchdog.diagnosis.readings import READINGS
+from watchdog.diagnosis.rules import RuleSet, load
+from watchdog.model import (
+    BlindRule,
+    Evidence,
+    Failure,
+    Incident,
+    Key,
+    LatencyShare,
+    Readings,
+    Reason,
+    Remedy,
+    Severity,
+    Snapshot,
+    State,
+    Subject,
+    Target,
+    Transition,
+    Verdict,
+    VllmFacts,
+)
+from watchdog.outputs.metrics import Figures, registry
+
+NOW = 1_790_000_000.0
+
+RULE = """
+id: {id}
+title: {title}
+severity: {severity}
+scope: {scope}
+for: 5s
+keep_firing_for: 30s
+parameters:
+  least_peak_ratio: {{value: 0.75, unit: ratio, why: "the rest of the pool is too small for a request"}}
+when: ["waiting_recent_min > 0", "kv_usage_peak_ratio > least_peak_ratio"]
+explains: []
+cause: "{{waiting_last:.0f}} requests wait."
+remedies:
+  - {{action: "Shorten.", flag: --max-model-len, value: "8192", why: "a", price: "b"}}
+unhelpful: ["--swap-space does nothing on V1."]
+false_positives: ["none known"]
+references: ["vLLM's documentation"]
+tests: []
+"""
+
+
+def rules(directory: Path) -> RuleSet:
+    """Three rules, one of each kind that matters to an output."""
+    for name, title, severity, scope in (
+        ("kv-pool-exhausted", "The KV pool is exhausted", "critical", "engine"),
+        ("ttft-high", "Time to first token is high", "warning", "engine"),
+        ("target-down", "The server does not answer", "critical", "target"),
+    ):
+        text = RULE.format(id=name, title=title, severity=severity, scope=scope)
+        (directory / f"{name}.yaml").write_text(text)
+    return load(
+        [directory], {"waiting_recent_min", "kv_usage_peak_ratio", "waiting_last"}, allow_untested=True
+    )
+
+
+def incident(rule: str = "kv-pool-exhausted", target: str = "chat", **changes: Any) -> Incident:
+    """A cause that has fired for 200 seconds."""
+    made = Incident(
+        key=Key(rule, target, "meta/llama-8b", "0"),
+        title="The KV pool is exhausted",
+        severity=Severity.CRITICAL,
+        state=State.FIRING,
+        cause="457 requests wait while the KV pool is 98% full.",
+        evidence=(
+            Evidence("waiting_recent_min > 0", {"waiting_recent_min": 457.0}, "waiting_recent_min (457) > 0"),
+            Evidence(
+                "kv_usage_peak_ratio > least_peak_ratio",
+                {"kv_usage_peak_ratio": 0.98},
+                "kv_usage_peak_ratio (0.98) > least_peak_ratio (0.75)",
+            ),
+        ),
+        remedies=(
+            Remedy(
+                action="Shorten the longest request the server takes.",
+                flag="--max-model-len",
+                value="8192",
+                why="99 % of requests end below 4,021 tokens: the pool is planned for requests that never come.",
+                price="longer requests are refused",
+                direction="lower",
+            ),
+            Remedy(
+                action="Store KV in 8 bits.",
+                flag="--kv-cache-dtype",
+                value="fp8",
+                why="the pool then holds 131,072 tokens instead of 65,536.",
+                price="calibrate the scales, and compare answers before and after",
+                direction="set",
+            ),
+            Remedy(action="Add a replica.", flag=None, value=None, why="", price="a GPU"),
+        ),
+        unhelpful=("--swap-space: V1 ignores it.",),
+        runbook="https://docs.example/causes#kv-pool-exhausted",
+        pending_since=NOW - 205,
+        firing_since=NOW - 200,
+        symptoms=("queue-latency-high", "ttft-high"),
+    )
+    return replace(made, **changes)
+
+
+def readings(target: str = "chat", engine: str = "0") -> Readings:
+    """One engine under load."""
+    values: dict[str, float | None] = dict.fromkeys(READINGS)
+    values |= {
+        "running_requests": 38.0,
+        "waiting_requests": 457.0,
+        "kv_usage_ratio": 0.982,
+        "kv_used_tokens": 64_356.0,
+        "kv_pool_tokens": 65_536.0,
+        "prompt_tokens_per_second": 5_480.3,
+        "generation_tokens_per_second": 1_912.4,
+        "prefix_hit_ratio": 0.031,
+        "ttft_p50_seconds": 41.2,
+        "ttft_p95_seconds": 75.9,
+        "itl_p50_seconds": 0.021,
+        "itl_p99_seconds": 0.05,
+        "preemptions_per_second": 1.58,
+        "requests_that_fit": 39.6,
+        "seconds_since_progress": 0.4,
+    }
+    budget = {
+        "queue": LatencyShare(39.5, 0.83, 0.98),
+        "prefill": LatencyShare(0.9, 0.02, 0.02),
+        "decode": LatencyShare(7.2, 0.15),
+    }
+    return Readings(Subject(target, "meta/llama-8b", engine), values, "kv_pool", 1.0, budget)
+
+
+def snapshot(target: str = "chat", **changes: Any) -> Snapshot:
+    """A server whose KV pool is exhausted, read three seconds ago."""
+    lead = incident(target=target)
+    symptom = incident(
+        "ttft-high",
+        target,
+        title="Time to first token is high",
+        severity=Severity.WARNING,
+        symptoms=(),
+        explained_by=("kv-pool-exhausted",),
+        cause="Half of the requests wait longer than 41.2 s for their first token.",
+    )
+    made = Snapshot(
+        target=Target(target, f"http://{target}:8000/metrics"),
+        at=1000.0,
+        wall=NOW - 3,
+        verdict=Verdict.CRITICAL,
+        up=True,
+        failure=None,
+        scrape_took_seconds=0.012,
+        scrape_samples=435,
+        scrapes=80,
+        failures={Reason.TIMEOUT: 2},
+        last_success_wall=NOW - 3,
+        vllm=VllmFacts("0.24.0", None, "V1", ("meta/llama-8b",), {"block_size": "16", "cache_dtype": "auto"}),
+        incidents=(symptom, lead),
+        lead=lead.key,
+        readings=(readings(target),),
+        blind=(BlindRule("deferred-backlog", Subject(target, "meta/llama-8b", "0"), ("deferred_ratio",)),),
+        hints=("Give slo.ttft_p95_seconds, and ttft-high compares with what you promise.",),
+    )
+    return replace(made, **changes)
+
+
+def healthy(target: str = "embed") -> Snapshot:
+    """A server with nothing to complain of."""
+    calm = {
+        "running_requests": 3.0,
+        "waiting_requests": 0.0,
+        "kv_usage_ratio": 0.04,
+        "ttft_p95_seconds": 0.08,
+    }
+    budget = {"queue": LatencyShare(0.0, 0.0, 0.0), "prefill": LatencyShare(0.05, 0.02, 1.0)}
+    idle = replace(readings(target), values=calm, limit="none", limit_share=1.0, latency_budget=budget)
+    return snapshot(
+        target,
+        verdict=Verdict.HEALTHY,
+        incidents=(),
+        lead=None,
+        blind=(),
+        hints=(),
+        vllm=VllmFacts("0.24.0"),
+        readings=(idle,),
+    )
+
+
+def down(target: str = "batch") -> Snapshot:
+    """A server that refuses connections."""
+    lead = incident(
+        "target-down",
+        target,
+        key=Key("target-down", target, "", ""),
+        title="The server does not answer",
+        cause="Three scrapes in a row were refused: nothing listens there.",
+        evidence=(),
+        remedies=(Remedy("Look at the pod's last log lines.", None, None, "", ""),),
+        unhelpful=(),
+        symptoms=(),
+    )
+    return snapshot(
+        target,
+        up=False,
+        failure=Failure(Reason.REFUSED, "connection refused by 10.0.0.7:8000"),
+        incidents=(lead,),
+        lead=lead.key,
+        readings=(),
+        blind=(),
+        vllm=VllmFacts(),
+        last_success_wall=NOW - 95,
+        failures={Reason.REFUSED: 3},
+        hints=(),
+    )
+
+
+@dataclass
+class History:
+    """A store that remembers what it was given."""
+
+    transitions: tuple[Transition, ...] = ()
+
+    def query(
+        self, since: float | None, state: State | None, rule: str | None, limit: int
+    ) -> Sequence[Incident]:
+        """All that match."""
+        found = [each.incident for each in self.transitions]
+        return [
+            each
+            for each in found
+            if (state is None or each.state is state)
+            and (rule is None or each.key.rule == rule)
+            and (since is None or each.pending_since >= since)
+        ][:limit]
+
+    def timeline(self, key: str) -> Sequence[Transition]:
+        """Those of one key."""
+        return [each for each in self.transitions if str(each.incident.key) == key]
+
+
+@dataclass
+class AService:
+    """The state of a service, as values a test may change."""
+
+    rules: RuleSet
+    watched: tuple[Target, ...] = ()
+    last: dict[str, Snapshot] = field(default_factory=dict)
+    fleet: tuple[Incident, ...] = ()
+    history: History | None = None
+    started: bool = True
+    alive: bool = True
+    faults: tuple[str, ...] = ()
+    received: list[Mapping[str, Any]] = field(default_factory=list)
+    own: Figures = field(default_factory=Figures)
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Our own metrics."""
+        return registry(self, {name: text for name, (_, text) in READINGS.items()}, revision="abc123")
+
+    def targets(self) -> Sequence[Target]:
+        """Every target."""
+        return self.watched
+
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """Every snapshot."""
+        return self.last
+
+    def fleet_incidents(self) -> Sequence[Incident]:
+        """Those of fleets."""
+        return self.fleet
+
+    def cycle_alive(self) -> bool:
+        """Whether it is alive."""
+        return self.alive
+
+    def reload(self) -> Sequence[str]:
+        """The faults it was given."""
+        return self.faults
+
+    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Keeps the payload."""
+        self.received.append(payload)
+        return {"accepted": len(payload.get("alerts", ()))}
+
+    def figures(self) -> Figures:
+        """What it was given."""
+        return self.own
+
+
+def a_service(directory: Path, *snapshots: Snapshot) -> AService:
+    """A service that has read these targets."""
+    last = {each.target.name: each for each in snapshots}
+    return AService(rules(directory), tuple(each.target for each in snapshots), last)
