@@ -1,0 +1,195 @@
+"""A bounded queue to one receiver and its thread: oldest first, the newest state of each identity."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+_log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+_PAUSE_WHILE_DRAINING_SECONDS = 0.2
+# What a post under way gets to notice that it was cut.
+_GRACE_SECONDS = 0.5
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel(Generic[Content]):
+    """Something to deliver; after `expires_at` (monotonic seconds) it is no longer true and is dropped."""
+
+    identity: str
+    content: Content
+    expires_at: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came of a batch: how many were taken, how many failed, and which to try again after a pause."""
+
+    sent: int = 0
+    errors: int = 0
+    again: frozenset[str] = frozenset()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a receiver got so far: `errors` counts each failed try, `dropped` what was given up unsent."""
+
+    receiver: str
+    sent: int
+    errors: int
+    dropped: int
+    queue_length: int
+    queue_capacity: int
+    last_error: str = ""
+
+
+class Outbox(Generic[Content]):
+    """The queue to one receiver; `deliver` gets a batch and the seconds it may take, in its own thread."""
+
+    def __init__(
+        self,
+        receiver: str,
+        deliver: Callable[[Sequence[Parcel[Content]], float], Delivery],
+        abort: Callable[[], None],
+        *,
+        capacity: int,
+        batch_size: int,
+        timeout_seconds: float,
+    ) -> None:
+        self.receiver = receiver
+        self._deliver = deliver
+        self._abort = abort
+        self._capacity = capacity
+        self._batch_size = batch_size
+        self._timeout_seconds = timeout_seconds
+        self._changed = threading.Condition()
+        self._waiting: dict[str, Parcel[Content]] = {}
+        self._drain_until: float | None = None
+        self._pause_seconds = 0.0
+        self._sent = self._errors = self._dropped = 0
+        self._last_error = ""
+        self._thread: threading.Thread | None = None
+
+    def put(self, parcel: Parcel[Content]) -> None:
+        """Queues, in the place of what waits under the same identity; drops the oldest when full."""
+        with self._changed:
+            self._waiting[parcel.identity] = parcel
+            self._drop_beyond_capacity()
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        """Starts the thread."""
+        self._thread = threading.Thread(target=self._work, name=f"outbox {self.receiver}", daemon=True)
+        self._thread.start()
+
+    def begin_stop(self, drain_seconds: float) -> None:
+        """Lets the thread end once the queue is empty, or after `drain_seconds`; returns at once."""
+        with self._changed:
+            self._drain_until = time.monotonic() + drain_seconds
+            self._changed.notify_all()
+
+    def finish_stop(self) -> None:
+        """Waits until the thread has ended; cuts off a post that outlasts the time to drain."""
+        if self._thread is None or self._drain_until is None:
+            return
+        self._thread.join(max(self._drain_until - time.monotonic(), 0))
+        if self._thread.is_alive():
+            self._abort()
+            self._thread.join(_GRACE_SECONDS)
+        if self._waiting:
+            _log.warning(
+                "notifications_left_unsent", extra={"receiver": self.receiver, "count": len(self._waiting)}
+            )
+
+    def statistics(self) -> Statistics:
+        """The counts up to now."""
+        with self._changed:
+            return Statistics(
+                self.receiver,
+                self._sent,
+                self._errors,
+                self._dropped,
+                len(self._waiting),
+                self._capacity,
+                self._last_error,
+            )
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                delivery = self._deliver(batch, self._seconds_for_a_post())
+            except Exception as error:  # a bug here must not end the way to the pager
+                _log.exception("notification_failed", extra={"receiver": self.receiver})
+                delivery = Delivery(errors=len(batch), detail=type(error).__name__)
+            self._settle(batch, delivery)
+
+    def _next_batch(self) -> Sequence[Parcel[Content]] | None:
+        """The oldest parcels, once there are some and the pause is over; None when it is time to end."""
+        with self._changed:
+            resume_at = time.monotonic() + self._pause_seconds
+            while True:
+                now = time.monotonic()
+                if self._drain_until is not None:
+                    resume_at = min(resume_at, now + _PAUSE_WHILE_DRAINING_SECONDS)
+                    if not self._waiting or now >= self._drain_until:
+                        return None
+                if self._waiting and now >= resume_at:
+                    batch = self._take(now)
+                    if batch:
+                        return batch
+                    continue
+                self._changed.wait(max(resume_at - now, 0.001) if self._waiting else None)
+
+    def _take(self, now: float) -> list[Parcel[Content]]:
+        batch: list[Parcel[Content]] = []
+        while self._waiting and len(batch) < self._batch_size:
+            parcel = self._waiting.pop(next(iter(self._waiting)))
+            if parcel.expires_at > now:
+                batch.append(parcel)
+            else:
+                self._dropped += 1
+        return batch
+
+    def _settle(self, batch: Sequence[Parcel[Content]], delivery: Delivery) -> None:
+        with self._changed:
+            self._sent += delivery.sent
+            self._errors += delivery.errors
+            self._put_back([parcel for parcel in batch if parcel.identity in delivery.again])
+            failing = self._last_error
+            self._last_error = delivery.detail if delivery.errors else ""
+            if delivery.again:
+                self._pause_seconds = min(
+                    max(2 * self._pause_seconds, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS
+                )
+            else:
+                self._pause_seconds = 0.0
+        if bool(failing) != bool(self._last_error):
+            event = "notifications_failing" if self._last_error else "notifications_recovered"
+            _log.log(
+                logging.WARNING if self._last_error else logging.INFO,
+                event,
+                extra={"receiver": self.receiver, "error": self._last_error or failing},
+            )
+
+    def _put_back(self, failed: Sequence[Parcel[Content]]) -> None:
+        """Before the younger ones, unless a newer state of the same identity has come meanwhile."""
+        returned = {parcel.identity: parcel for parcel in failed if parcel.identity not in self._waiting}
+        self._waiting = returned | self._waiting
+        self._drop_beyond_capacity()
+
+    def _drop_beyond_capacity(self) -> None:
+        while len(self._waiting) > self._capacity:
+            del self._waiting[next(iter(self._waiting))]
+            self._dropped += 1
+
+    def _seconds_for_a_post(self) -> float:
+        if self._drain_until is None:
+            return self._timeout_seconds
+        return min(self._timeout_seconds, max(self._drain_until - time.monotonic(), 0.05))
