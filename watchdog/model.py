@@ -202,13 +202,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing to do: the flag (None for an action without one), its value, why it helps and what it costs."""
+    """One thing to do: the flag (None for an action without one), its value, why it helps and what it costs.
+
+    `direction` is which way the flag moves (raise, lower, set, on, off), None where that is not known.
+    """
 
     action: str
     flag: str | None
     value: str | None
     why: str
     price: str
+    direction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

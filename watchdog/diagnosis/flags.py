@@ -1,0 +1,220 @@
+"""vLLM's launch flags: in which versions each is there, heeded, on by default, and with what value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from watchdog.diagnosis.gpus import MemoryClass
+from watchdog.diagnosis.tables import table
+from watchdog.model import Truth
+from watchdog.signals.version import Engine, Version, VersionRange, version, version_range
+
+TOKEN_BUDGETS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+"""The steps between which people choose a token budget."""
+
+# --no-x came with the boolean flags' common form: seen in 0.9.0.1, not yet in 0.8.0.
+_NEGATIVE_SINCE = version("0.9.0")
+_NEGATIVE_ABSENT_IN = version("0.8.0")
+_NEGATIVE = "--no-"
+
+
+class Kind(StrEnum):
+    """What a flag's value is, and so how a computed one is rounded."""
+
+    TEXT = "text"
+    SWITCH = "switch"
+    COUNT = "count"
+    LENGTH = "length"
+    BUDGET = "budget"
+    SHARE = "share"
+    FRACTION = "fraction"
+    GIB = "gib"
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A default and where it holds; an empty set of classes and a None hold everywhere."""
+
+    value: str
+    versions: VersionRange
+    engine: Engine | None
+    memory: frozenset[MemoryClass]
+    over_model_len: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A launch flag, and versions seen with it (`since`, `last`) and without (`absent_in`, `gone_in`)."""
+
+    name: str
+    kind: Kind
+    since: Version | None
+    absent_in: Version | None
+    last: Version | None
+    gone_in: Version | None
+    engine: Engine | None
+    v1_since: Version | None
+    useless_from: Version | None
+    label: str | None
+    falls_to: str | None
+    only_if_set: bool
+    once: bool
+    spellings: tuple[str, ...]
+    defaults: tuple[Default, ...]
+
+    def presence(self, running: Version, engine: Engine) -> Truth:
+        """Whether that version takes it and that engine heeds it; unknown between two versions looked at."""
+        if self.engine not in {None, engine} or (self.useless_from and running >= self.useless_from):
+            return Truth.NO
+        if engine == "v1" and self.v1_since and running < self.v1_since:
+            return Truth.NO
+        if (self.absent_in and running <= self.absent_in) or (self.gone_in and running >= self.gone_in):
+            return Truth.NO
+        if self.since is None or running < self.since or (self.last and running > self.last):
+            return Truth.UNKNOWN
+        return Truth.YES
+
+    def default(
+        self,
+        running: Version,
+        engine: Engine,
+        memory: MemoryClass | None = None,
+        max_model_len: int | None = None,
+    ) -> str | None:
+        """The value it takes there by itself; None where there is none or it hangs on what is unknown."""
+        for row in self.defaults:
+            if not row.versions.contains(running) or row.engine not in {None, engine}:
+                continue
+            if row.memory and memory not in row.memory:
+                continue
+            if row.over_model_len and (max_model_len is None or max_model_len <= row.over_model_len):
+                continue
+            return row.value
+        return None
+
+
+@cache
+def known_versions() -> tuple[Version, ...]:
+    """The versions the table was read from, the oldest first."""
+    return tuple(version(text) for text in table("flags.yaml")["versions"])
+
+
+@cache
+def all_flags() -> Mapping[str, Flag]:
+    """Every flag of the table by its name."""
+    rows: Mapping[str, Mapping[str, Any]] = table("flags.yaml")["flags"]
+    return MappingProxyType({name: _flag(name, row) for name, row in rows.items()})
+
+
+def find_flag(name: str) -> Flag | None:
+    """The flag of that name, short spelling or negative form (a flag of its own); None where unknown."""
+    spelled = _by_spelling().get(normal(name))
+    if spelled or not is_negative(name):
+        return spelled
+    positive = all_flags().get(positive_name(name))
+    return _negative(positive) if positive and positive.kind is Kind.SWITCH else None
+
+
+def normal(name: str) -> str:
+    """A flag as vLLM's parser reads it: `--max_num_seqs` is `--max-num-seqs`."""
+    return name.strip().replace("_", "-") if name.startswith("--") else name.strip()
+
+
+def is_negative(name: str) -> bool:
+    """Whether it is the form that switches off."""
+    return normal(name).startswith(_NEGATIVE)
+
+
+def positive_name(name: str) -> str:
+    """The switch behind its negative form; any other flag is itself."""
+    return "--" + normal(name).removeprefix(_NEGATIVE) if is_negative(name) else normal(name)
+
+
+def lever(name: str) -> str:
+    """What a flag moves: two flags with one lever can contradict each other."""
+    flag = find_flag(positive_name(name))
+    return (flag.falls_to or flag.name) if flag else positive_name(name)
+
+
+def default_token_budget(
+    running: Version | None, memory: MemoryClass | None, engine: Engine = "v1"
+) -> int | None:
+    """The tokens a step may take by default under an API server; None where version or GPU leave it open."""
+    return _default_number("--max-num-batched-tokens", running, memory, engine)
+
+
+def default_max_num_seqs(
+    running: Version | None, memory: MemoryClass | None, engine: Engine = "v1"
+) -> int | None:
+    """The requests a batch may hold by default; None where version or GPU leave it open."""
+    return _default_number("--max-num-seqs", running, memory, engine)
+
+
+def next_token_budget_step(tokens: float) -> int | None:
+    """The next larger budget people choose; None beyond the last."""
+    return next((step for step in TOKEN_BUDGETS if step > tokens), None)
+
+
+def _default_number(
+    name: str, running: Version | None, memory: MemoryClass | None, engine: Engine
+) -> int | None:
+    text = all_flags()[name].default(running, engine, memory) if running else None
+    return int(text) if text else None
+
+
+@cache
+def _by_spelling() -> Mapping[str, Flag]:
+    flags = all_flags().values()
+    return MappingProxyType({name: flag for flag in flags for name in (flag.name, *flag.spellings)})
+
+
+def _negative(positive: Flag) -> Flag:
+    return replace(
+        positive,
+        name=_NEGATIVE + positive.name.removeprefix("--"),
+        since=_later(positive.since, _NEGATIVE_SINCE),
+        absent_in=_later(positive.absent_in, _NEGATIVE_ABSENT_IN),
+        only_if_set=False,
+        spellings=(),
+        defaults=(),
+    )
+
+
+def _later(one: Version | None, other: Version) -> Version:
+    return other if one is None else max(one, other)
+
+
+def _flag(name: str, row: Mapping[str, Any]) -> Flag:
+    def seen(key: str) -> Version | None:
+        return version(row[key]) if key in row else None
+
+    return Flag(
+        name=name,
+        kind=Kind(row.get("kind", "text")),
+        since=seen("since"),
+        absent_in=seen("absent_in"),
+        last=seen("last"),
+        gone_in=seen("gone_in"),
+        engine=row.get("engine"),
+        v1_since=seen("v1_since"),
+        useless_from=seen("useless_from"),
+        label=row.get("label"),
+        falls_to=row.get("falls_to"),
+        only_if_set=row.get("only_if_set", False),
+        once=row.get("once", False),
+        spellings=tuple(row.get("also", ())),
+        defaults=tuple(_default(each) for each in row.get("defaults", ())),
+    )
+
+
+def _default(row: Mapping[str, Any]) -> Default:
+    return Default(
+        value=row["value"],
+        versions=version_range(row.get("from", ""), row.get("before", "")),
+        engine=row.get("engine"),
+        memory=frozenset(MemoryClass(name) for name in row.get("memory", ())),
+        over_model_len=row.get("over_model_len"),
+    )
