@@ -1,0 +1,312 @@
+"""From findings to incidents: `for`, `keep_firing_for`, unknown, and which of several causes leads.
+
+Time is always an argument. `at` is monotonic and only ever subtracted; `wall` is for people.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from watchdog.diagnosis.rules import Rule, RuleSet
+from watchdog.model import Finding, Incident, Key, Severity, State, Subject, Transition, Truth
+
+# Resolved incidents stay visible as long as Prometheus goes on sending a resolved alert.
+RESOLVED_RETENTION_SECONDS = 900.0
+# Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news.
+AFTERMATH_SECONDS = 60.0
+# Longer than this between two looks nothing was watched (suspended, stopped): the time does not count.
+GAP_SECONDS = 60.0
+# An engine that no page showed for so long is gone, and so are its incidents.
+GONE_SECONDS = 600.0
+MOST_INCIDENTS = 10_000
+_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An incident with its clocks, in seconds: how long it was pending, and how long its rule has said no."""
+
+    incident: Incident
+    last_at: float
+    last_truth: Truth
+    pending_seconds: float = 0.0
+    quiet_seconds: float = 0.0
+    resolved_at: float | None = None
+    seen_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """An incident as it was stored: with the pending time it had gathered."""
+
+    incident: Incident
+    pending_seconds: float
+
+
+class IncidentBook:
+    """All incidents of one target. One writer."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._entries: dict[Key, _Entry] = {}
+        self._dropped: list[Transition] = []
+
+    def update(self, findings: Iterable[Finding], at: float, wall: float) -> tuple[Transition, ...]:
+        """Takes one step's findings; a key without a finding counts as unknown. Returns what changed."""
+        changes: list[Transition] = list(self._dropped)
+        self._dropped.clear()
+        met: set[Key] = set()
+        for finding in findings:
+            key = Key(finding.rule, *finding.subject)
+            met.add(key)
+            change = self._take(key, finding, at, wall)
+            if change is not None:
+                changes.append(change)
+        for key in [key for key in self._entries if key not in met]:
+            change = self._take_nothing(key, at, wall)
+            if change is not None:
+                changes.append(change)
+        self._forget(at)
+        return tuple(changes)
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Pending, firing and lately resolved ones; firing ones know what they explain; the lead comes first."""
+        firing = [entry.incident for entry in self._entries.values() if entry.incident.state is State.FIRING]
+        lead = self.lead()
+        by_key = {incident.key: incident for incident in related(firing, self._rules)}
+        everything = [by_key.get(key, entry.incident) for key, entry in self._entries.items()]
+        order = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
+        everything.sort(
+            key=lambda one: (
+                one.key != lead,
+                order[one.state],
+                _RANK[one.severity],
+                one.pending_since,
+                one.key,
+            )
+        )
+        return tuple(everything)
+
+    def lead(self) -> Key | None:
+        """The key of the one cause to show first; None where nothing of warning or above fires."""
+        firing = [entry.incident for entry in self._entries.values() if entry.incident.state is State.FIRING]
+        return lead_of(related(firing, self._rules))
+
+    def pending_seconds(self) -> dict[Key, float]:
+        """How long each pending incident's rule has held, for the store."""
+        return {key: entry.pending_seconds for key, entry in self._entries.items()}
+
+    def active(self, subject: Subject) -> bool:
+        """Whether anything of warning or above is pending or firing on an engine."""
+        return any(
+            entry.incident.state is not State.RESOLVED
+            and entry.incident.severity is not Severity.INFO
+            and entry.incident.key[1:] == tuple(subject)
+            for entry in self._entries.values()
+        )
+
+    def restore(self, stored: Iterable[Restored], at: float) -> None:
+        """Takes up what was stored by a process before this one; the time in between counts for nothing."""
+        for one in stored:
+            if self._rules.by_id(one.incident.key.rule) is None:
+                continue
+            incident = replace(one.incident, unknown=True)
+            self._entries[incident.key] = _Entry(
+                incident, at, Truth.UNKNOWN, pending_seconds=one.pending_seconds, seen_at=at
+            )
+
+    def replace_rules(self, rules: RuleSet, wall: float) -> None:
+        """Goes over to another rule set: identity is kept by rule id; incidents of rules that are gone resolve."""
+        self._rules = rules
+        for key, entry in list(self._entries.items()):
+            rule = rules.by_id(key.rule)
+            if rule is None:
+                del self._entries[key]
+                if entry.incident.state is State.FIRING:
+                    self._dropped.append(_resolved(entry.incident, wall))
+            elif entry.incident.state is State.FIRING and entry.pending_seconds < rule.for_seconds:
+                entry.incident = replace(entry.incident, state=State.PENDING, firing_since=None)
+
+    def _take(self, key: Key, finding: Finding, at: float, wall: float) -> Transition | None:
+        entry = self._entries.get(key)
+        live = entry is not None and entry.incident.state is not State.RESOLVED
+        if finding.truth is Truth.YES:
+            return self._yes(key, finding, entry if live else None, at, wall)
+        if entry is None or not live:
+            return None
+        entry.seen_at = at
+        if finding.truth is Truth.NO:
+            return self._no(entry, at, wall)
+        self._unknown(entry, at)
+        return None
+
+    def _yes(
+        self, key: Key, finding: Finding, entry: _Entry | None, at: float, wall: float
+    ) -> Transition | None:
+        rule = self._rules.by_id(key.rule)
+        if rule is None:
+            return None
+        if entry is None:
+            if len(self._entries) >= MOST_INCIDENTS:
+                return None
+            entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
+            if rule.for_seconds > 0 or self._is_aftermath(key, at):
+                return Transition(entry.incident, None, wall)
+            return self._fire(entry, finding, wall)
+        if entry.last_truth is Truth.YES:
+            entry.pending_seconds += _counted(at - entry.last_at)
+        entry.last_at, entry.last_truth, entry.seen_at = at, Truth.YES, at
+        entry.quiet_seconds = 0.0
+        entry.incident = _told(entry.incident, finding)
+        waited = entry.pending_seconds >= rule.for_seconds - 1e-6
+        if entry.incident.state is State.PENDING and waited and not self._is_aftermath(key, at):
+            return self._fire(entry, finding, wall)
+        return None
+
+    @staticmethod
+    def _fire(entry: _Entry, finding: Finding, wall: float) -> Transition:
+        before = entry.incident.state
+        entry.incident = replace(
+            entry.incident, state=State.FIRING, firing_since=wall, severity=finding.severity
+        )
+        return Transition(entry.incident, before, wall)
+
+    def _no(self, entry: _Entry, at: float, wall: float) -> Transition | None:
+        incident = entry.incident
+        if incident.state is State.PENDING:
+            del self._entries[incident.key]
+            return Transition(replace(incident, state=State.RESOLVED, resolved_at=wall), State.PENDING, wall)
+        if entry.last_truth is Truth.NO:
+            entry.quiet_seconds += _counted(at - entry.last_at)
+        entry.last_at, entry.last_truth = at, Truth.NO
+        entry.incident = replace(incident, unknown=False)
+        rule = self._rules.by_id(incident.key.rule)
+        if rule is None or entry.quiet_seconds >= rule.keep_firing_seconds - 1e-6:
+            return self._resolve(entry, at, wall)
+        return None
+
+    @staticmethod
+    def _resolve(entry: _Entry, at: float, wall: float) -> Transition:
+        change = _resolved(entry.incident, wall)
+        entry.incident = change.incident
+        entry.resolved_at = at
+        return change
+
+    @staticmethod
+    def _unknown(entry: _Entry, at: float) -> None:
+        entry.last_at, entry.last_truth = at, Truth.UNKNOWN
+        entry.incident = replace(entry.incident, unknown=True)
+
+    def _take_nothing(self, key: Key, at: float, wall: float) -> Transition | None:
+        entry = self._entries[key]
+        if entry.incident.state is State.RESOLVED:
+            return None
+        self._unknown(entry, at)
+        if at - entry.seen_at <= GONE_SECONDS:
+            return None
+        if entry.incident.state is State.PENDING:
+            del self._entries[key]
+            return None
+        return self._resolve(entry, at, wall)
+
+    def still_there(self, at: float) -> None:
+        """Tells that the target cannot be read now: engines that are not seen are then not gone."""
+        for entry in self._entries.values():
+            entry.seen_at = at
+
+    def _forget(self, at: float) -> None:
+        for key, entry in list(self._entries.items()):
+            if entry.resolved_at is not None and at - entry.resolved_at > RESOLVED_RETENTION_SECONDS:
+                del self._entries[key]
+
+    def _is_aftermath(self, key: Key, at: float) -> bool:
+        for entry in self._entries.values():
+            fresh = entry.resolved_at is not None and at - entry.resolved_at <= AFTERMATH_SECONDS
+            if fresh and explains(self._rules, entry.incident.key, key):
+                return True
+        return False
+
+
+def _counted(seconds: float) -> float:
+    return seconds if 0 <= seconds <= GAP_SECONDS else 0.0
+
+
+def _begin(key: Key, rule: Rule, finding: Finding, wall: float) -> Incident:
+    return Incident(
+        key=key,
+        title=rule.title,
+        severity=finding.severity,
+        state=State.PENDING,
+        cause=finding.cause,
+        evidence=finding.evidence,
+        remedies=finding.remedies,
+        unhelpful=finding.unhelpful,
+        runbook=f"docs/causes.md#{rule.id}",
+        pending_since=wall,
+    )
+
+
+def _told(incident: Incident, finding: Finding) -> Incident:
+    return replace(
+        incident,
+        cause=finding.cause,
+        evidence=finding.evidence,
+        remedies=finding.remedies,
+        unhelpful=finding.unhelpful,
+        unknown=False,
+    )
+
+
+def _resolved(incident: Incident, wall: float) -> Transition:
+    # A clock that was set back must not make an end before the beginning.
+    end = max(wall, incident.firing_since or incident.pending_since)
+    resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False)
+    return Transition(resolved, incident.state, end)
+
+
+def explains(rules: RuleSet, cause: Key, effect: Key) -> bool:
+    """Whether a rule's firing on one subject explains another's: on the same engine, or where one is target-wide."""
+    rule = rules.by_id(cause.rule)
+    if rule is None or effect.rule not in rule.explains or cause.target != effect.target:
+        return False
+    return _is_wide(cause) or _is_wide(effect) or cause[2:] == effect[2:]
+
+
+def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
+    """The firing incidents with what each explains and is explained by among them.
+
+    An info incident explains info only: it cannot lead, so it must not take the lead from what people feel.
+    """
+    result = []
+    for incident in firing:
+        symptoms = {other.key.rule for other in firing if _explains(rules, incident, other)}
+        causes = {other.key.rule for other in firing if _explains(rules, other, incident)}
+        result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))
+    return result
+
+
+def _explains(rules: RuleSet, cause: Incident, effect: Incident) -> bool:
+    if cause.severity is Severity.INFO and effect.severity is not Severity.INFO:
+        return False
+    # What cannot be seen now is explained by why it cannot: a target that is down, a page without series.
+    unseen = effect.unknown and not cause.unknown and _is_wide(cause.key) and not _is_wide(effect.key)
+    return unseen or explains(rules, cause.key, effect.key)
+
+
+def _is_wide(key: Key) -> bool:
+    return not (key.model_name or key.engine)
+
+
+def lead_of(firing: Sequence[Incident]) -> Key | None:
+    """The unexplained cause of the worst severity, then the one that explains most, then the oldest."""
+    candidates = [one for one in firing if not one.explained_by and one.severity is not Severity.INFO]
+    if not candidates:
+        return None
+    return min(
+        candidates,
+        key=lambda one: (_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
+    ).key
+
+
+def by_key(incidents: Iterable[Incident]) -> Mapping[Key, Incident]:
+    """Incidents by their identity."""
+    return {incident.key: incident for incident in incidents}

@@ -1,0 +1,55 @@
+"""From signals to findings: each rule asked of each subject of its scope."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from watchdog.diagnosis.remedies import ServerContext, offer
+from watchdog.diagnosis.rule import Rule, evaluate
+from watchdog.diagnosis.template import render_text
+from watchdog.model import BlindRule, Finding, Subject, Truth
+from watchdog.signals.catalogue import metrics_of
+
+Lookup = Callable[[str], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A subject to judge: its signals, what is known of its server, and texts that causes may quote."""
+
+    subject: Subject
+    lookup: Lookup
+    context: ServerContext
+    texts: dict[str, str]
+
+
+def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
+    """What each rule says of one subject."""
+    for rule in rules:
+        judgement = evaluate(rule, case.lookup)
+        if judgement.truth is not Truth.YES:
+            yield Finding(
+                rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing
+            )
+            continue
+        remedies, unhelpful = offer(rule, case.lookup, case.context)
+        yield Finding(
+            rule=rule.id,
+            subject=case.subject,
+            truth=Truth.YES,
+            severity=judgement.severity,
+            cause=render_text(rule.cause, case.lookup, texts=case.texts),
+            evidence=judgement.evidence,
+            remedies=remedies,
+            unhelpful=unhelpful,
+        )
+
+
+def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> Iterator[BlindRule]:
+    """The rules that are unknown because the page lacks a metric, not merely for want of history or traffic."""
+    for finding in findings:
+        if finding.truth is not Truth.UNKNOWN:
+            continue
+        wanted = {metric for name in finding.missing for metric in metrics_of(name)}
+        lacking = sorted(metric for metric in wanted if not on_page(metric))
+        if lacking:
+            yield BlindRule(finding.rule, finding.subject, tuple(lacking))

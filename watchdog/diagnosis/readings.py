@@ -1,0 +1,117 @@
+"""What is shown of an engine even when nothing fires: its load, its latency budget, and the limit that binds."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from watchdog.model import LatencyShare, Readings, Subject
+
+Lookup = Callable[[str], float | None]
+
+# Reading -> (signal, what it says). The key carries its unit and becomes a metric's name.
+READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "prompt_tokens_per_second": ("prompt_tokens_per_second", "Prompt tokens taken in a second."),
+        "generation_tokens_per_second": ("generation_tokens_per_second", "Tokens generated a second."),
+        "finished_requests_per_second": ("finished_per_second", "Requests finished a second."),
+        "arrivals_per_second": ("arrivals_per_second", "Requests that came, a second."),
+        "running_requests": ("running_last", "Requests in the batch."),
+        "waiting_requests": ("waiting_last", "Requests in the queue."),
+        "kv_usage_ratio": ("kv_usage_last_ratio", "Share of the KV pool held by live requests."),
+        "kv_used_tokens": ("", "Tokens of the KV pool held by live requests."),
+        "kv_pool_tokens": ("pool_tokens", "Tokens the KV pool holds."),
+        "prefix_hit_ratio": (
+            "prefix_hit_ratio",
+            "Share of looked-up prompt tokens found in the prefix cache.",
+        ),
+        "prompt_tokens_mean": ("prompt_tokens_mean", "Mean prompt of a request, in tokens."),
+        "output_tokens_mean": ("output_tokens_mean", "Mean output of a request, in tokens."),
+        "requests_that_fit": ("requests_that_fit", "Mean requests the KV pool holds at once."),
+        "ttft_p50_seconds": ("ttft_p50_seconds", "Median time to first token."),
+        "ttft_p95_seconds": ("ttft_p95_seconds", "95th percentile time to first token."),
+        "itl_p50_seconds": ("itl_p50_seconds", "Median inter-token latency."),
+        "itl_p99_seconds": ("itl_p99_seconds", "99th percentile inter-token latency."),
+        "preemptions_per_second": ("preemptions_per_second", "Preemptions a second."),
+        "seconds_since_progress": ("seconds_since_progress", "Seconds since a step ended or a token moved."),
+        "single_stream_tokens_per_second": (
+            "single_stream_tokens_per_second",
+            "Tokens a second one stream gets.",
+        ),
+        "decode_ceiling_tokens_per_second": (
+            "decode_ceiling_tokens_per_second",
+            "Memory bandwidth over weight bytes: the most one stream can get.",
+        ),
+        "decode_ceiling_ratio": ("", "What one stream gets, of that ceiling."),
+    }
+)
+LIMITS = ("none", "sequences", "token_budget", "kv_pool", "deferred", "stalled", "compute", "unknown")
+STALLED_SECONDS = 20.0
+
+
+def read(subject: Subject, lookup: Lookup) -> Readings:
+    """The readings of one engine from its signals; what is unknown is None."""
+    values = {name: lookup(signal) if signal else None for name, (signal, _) in READINGS.items()}
+    values["kv_used_tokens"] = _times(values["kv_usage_ratio"], values["kv_pool_tokens"])
+    ceiling = values["decode_ceiling_tokens_per_second"]
+    single = values["single_stream_tokens_per_second"]
+    values["decode_ceiling_ratio"] = single / ceiling if single is not None and ceiling else None
+    limit, share = binding_limit(lookup)
+    return Readings(subject, values, limit, share, latency_budget(lookup))
+
+
+def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
+    """Where the mean request's time went: queue, prefill and decode; empty where one is unknown.
+
+    Queue is time to first token less prefill, since booked queue time lags while a queue grows and misses the time
+    before the engine (recordings kv-pool-exhausted and engine-hang).
+    """
+    ttft, prefill = lookup("ttft_mean_seconds"), lookup("prefill_mean_seconds")
+    decode = lookup("decode_mean_seconds")
+    if ttft is None or prefill is None or decode is None:
+        return {}
+    prefill = min(prefill, ttft)
+    parts = {"queue": ttft - prefill, "prefill": prefill, "decode": decode}
+    whole = ttft + decode
+    if whole <= 0:
+        return {}
+    return {
+        name: LatencyShare(
+            seconds, seconds / whole, None if name == "decode" or ttft <= 0 else seconds / ttft
+        )
+        for name, seconds in parts.items()
+    }
+
+
+def binding_limit(lookup: Lookup) -> tuple[str, float | None]:
+    """The limit that holds requests back now, and the share of the window in which something waited for it."""
+    age = lookup("seconds_since_progress")
+    running, waiting = lookup("running_last"), lookup("waiting_last")
+    if age is not None and age >= STALLED_SECONDS and ((running or 0) > 0 or (waiting or 0) > 0):
+        return "stalled", 1.0
+    queue, share = lookup("waiting_recent_min"), lookup("waiting_share_of_time")
+    if queue is None or share is None:
+        return "unknown", None
+    if queue <= 0:
+        return "none", 1.0 - share
+    return next(_limits(lookup), "compute"), share
+
+
+def _limits(lookup: Lookup) -> Iterator[str]:
+    deferred = lookup("deferred_ratio")
+    if deferred is not None and deferred > 0.5:
+        yield "deferred"
+    usage, peak = lookup("kv_usage_mean_ratio"), lookup("kv_usage_peak_ratio")
+    next_request = lookup("request_pool_ratio") or 0.0
+    if usage is not None and peak is not None and peak > 0.75 and usage + next_request > 0.85:
+        yield "kv_pool"
+    prefill, itl = lookup("prefill_mean_seconds"), lookup("itl_p50_seconds")
+    computed = lookup("computed_prompt_tokens_per_request")
+    steps = prefill / itl if prefill is not None and itl else None
+    if steps is not None and steps > 4 and computed is not None and computed > 200:
+        yield "token_budget"
+    running, plateau = lookup("running_while_waiting"), lookup("running_peak")
+    if running is not None and plateau and running >= 0.85 * plateau:
+        yield "sequences"
+
+
+def _times(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left * right

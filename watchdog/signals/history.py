@@ -1,0 +1,380 @@
+"""A bounded ring of pages of one target, cut at the restarts of each engine."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+
+from watchdog.model import Page, Series, Subject
+from watchdog.signals.names import CORE, spellings
+
+# Ten minutes of baseline, the window of now, and a margin.
+RETENTION_SECONDS = 660.0
+# At one scrape a second the ring holds RETENTION_SECONDS; faster scraping shortens the baseline, not the memory.
+MOST_FRAMES = 720
+WHOLE_TARGET = ("", "")
+
+# Counters that show a restart by falling. Not histograms' buckets: the counts say the same.
+_RESET_MARKS = (
+    "vllm:prompt_tokens_total",
+    "vllm:generation_tokens_total",
+    "vllm:iteration_tokens_total_count",
+    "vllm:time_to_first_token_seconds_count",
+    "vllm:prefix_cache_queries_total",
+)
+_START_TIME = "process_start_time_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The samples of one metric, by canonical name, whose labels have the given values."""
+
+    metric: str
+    matchers: tuple[tuple[str, str], ...] = ()
+
+
+SeriesKey = tuple[str, frozenset[tuple[str, str]]]
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """Where each series of a page stands; shared by all frames of one shape."""
+
+    series: tuple[Series, ...]
+    keys: tuple[SeriesKey, ...]
+    index: Mapping[SeriesKey, int]
+    by_name: Mapping[str, tuple[int, ...]]
+    found: dict[tuple[Selector, str, str], tuple[int, ...]] = field(default_factory=dict)
+    buckets: dict[tuple[Selector, str, str], tuple[tuple[float, int], ...] | None] = field(
+        default_factory=dict
+    )
+
+    @classmethod
+    def of(cls, series: tuple[Series, ...]) -> "Layout":
+        """The layout of a page of these series."""
+        keys = tuple((one.name, frozenset(one.labels.items())) for one in series)
+        by_name: dict[str, list[int]] = {}
+        for position, one in enumerate(series):
+            by_name.setdefault(one.name, []).append(position)
+        return cls(
+            series=series,
+            keys=keys,
+            index={key: position for position, key in enumerate(keys)},
+            by_name={name: tuple(positions) for name, positions in by_name.items()},
+        )
+
+    def columns(self, selector: Selector, model_name: str, engine: str) -> tuple[int, ...]:
+        """The positions a selector has for an engine; series without these labels belong to every engine."""
+        key = (selector, model_name, engine)
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = self._find(selector, model_name, engine)
+        return found
+
+    def _find(self, selector: Selector, model_name: str, engine: str) -> tuple[int, ...]:
+        for name in spellings(selector.metric):
+            matching = tuple(
+                position
+                for position in self.by_name.get(name, ())
+                if self._matches(position, selector, model_name, engine)
+            )
+            if matching:
+                return matching
+        return ()
+
+    def _matches(self, position: int, selector: Selector, model_name: str, engine: str) -> bool:
+        labels = self.series[position].labels
+        if any(labels.get(name) != value for name, value in selector.matchers):
+            return False
+        if (model_name, engine) == WHOLE_TARGET:
+            return True
+        return labels.get("model_name", model_name) == model_name and labels.get("engine", engine) == engine
+
+    def bucket_columns(
+        self, selector: Selector, model_name: str, engine: str
+    ) -> tuple[tuple[float, int], ...] | None:
+        """Upper bounds and positions of a histogram's buckets, in order; None for a set no quantile can be read from.
+
+        That is: no `+Inf`, a bound that is no number, or no bucket at all.
+        """
+        key = (selector, model_name, engine)
+        if key not in self.buckets:
+            self.buckets[key] = self._bucket_columns(self.columns(selector, model_name, engine))
+        return self.buckets[key]
+
+    def _bucket_columns(self, columns: tuple[int, ...]) -> tuple[tuple[float, int], ...] | None:
+        try:
+            bounds = sorted((float(self.series[position].labels["le"]), position) for position in columns)
+        except (KeyError, ValueError):
+            return None
+        if not bounds or bounds[-1][0] != float("inf"):
+            return None
+        return tuple(bounds)
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """The (model_name, engine) pairs that the page has core series of, in the page's order."""
+        found: dict[tuple[str, str], None] = {}
+        for core in CORE:
+            for name in spellings(core):
+                for position in self.by_name.get(name, ()):
+                    labels = self.series[position].labels
+                    found[labels.get("model_name", ""), labels.get("engine", "")] = None
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One page: its monotonic time and its values by position."""
+
+    at: float
+    layout: Layout
+    values: "array[float]"
+
+    def total(self, columns: Sequence[int]) -> float:
+        """The sum over columns; NaN where one is unknown or there is none."""
+        if not columns:
+            return nan
+        values = self.values
+        return values[columns[0]] if len(columns) == 1 else sum(values[column] for column in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An engine (or with empty names the whole process) that began anew, at a frame's time."""
+
+    model_name: str
+    engine: str
+    at: float
+
+
+class History:
+    """The frames of one target. One writer; nothing here reads a clock."""
+
+    def __init__(self, retention_seconds: float = RETENTION_SECONDS, most_frames: int = MOST_FRAMES) -> None:
+        self._retention_seconds = retention_seconds
+        self._most_frames = most_frames
+        self.frames: list[Frame] = []
+        self.times: list[float] = []
+        self._epochs: dict[tuple[str, str], float] = {}
+        self._first_seen: dict[SeriesKey, float] = {}
+        self._layout: Layout | None = None
+
+    def append(self, page: Page, at: float) -> tuple[Reset, ...]:
+        """Adds a page; returns the engines that began anew with it."""
+        layout = self._layout
+        if layout is None or layout.series is not page.series:
+            layout = self._layout = Layout.of(page.series)
+            self._remember(layout, at)
+        frame = Frame(at, layout, array("d", page.values))
+        resets = tuple(self._resets(frame))
+        for reset in resets:
+            self._epochs[reset.model_name, reset.engine] = at
+        for subject in layout.subjects():
+            self._epochs.setdefault(subject, at)
+        self._epochs.setdefault(WHOLE_TARGET, at)
+        self.frames.append(frame)
+        self.times.append(at)
+        self._trim(at)
+        return resets
+
+    def clear(self) -> None:
+        """Forgets all frames: what was seen before says nothing about what comes."""
+        self.frames.clear()
+        self.times.clear()
+        self._epochs.clear()
+        self._first_seen.clear()
+
+    def epoch(self, model_name: str, engine: str) -> float | None:
+        """Since when this engine's counters run without a break; None for one never seen."""
+        return self._epochs.get((model_name, engine))
+
+    def subjects(self) -> tuple[tuple[str, str], ...]:
+        """The engines on the last page."""
+        return self.frames[-1].layout.subjects() if self.frames else ()
+
+    def first_seen(self, key: SeriesKey) -> float | None:
+        """When a series was first on a page, within what is remembered."""
+        return self._first_seen.get(key)
+
+    def _remember(self, layout: Layout, at: float) -> None:
+        known = {key: self._first_seen.get(key, at) for key in layout.keys}
+        for frame_layout in {id(frame.layout): frame.layout for frame in self.frames}.values():
+            for key in frame_layout.keys:
+                if key in self._first_seen:
+                    known[key] = self._first_seen[key]
+        self._first_seen = known
+
+    def _resets(self, frame: Frame) -> Iterator[Reset]:
+        if not self.frames:
+            return
+        before = self.frames[-1]
+        if self._process_started(before, frame):
+            yield Reset("", "", frame.at)
+            for model_name, engine in frame.layout.subjects():
+                yield Reset(model_name, engine, frame.at)
+            return
+        for model_name, engine in frame.layout.subjects():
+            if _fell(before, frame, model_name, engine):
+                yield Reset(model_name, engine, frame.at)
+
+    @staticmethod
+    def _process_started(before: Frame, frame: Frame) -> bool:
+        selector = Selector(_START_TIME)
+        old = before.total(before.layout.columns(selector, "", ""))
+        new = frame.total(frame.layout.columns(selector, "", ""))
+        # Clocks that are slewed move the start time by parts of a second; a new process by more.
+        return abs(new - old) > 1.0
+
+    def _trim(self, at: float) -> None:
+        first = bisect_right(self.times, at - self._retention_seconds)
+        surplus = max(first, len(self.frames) - self._most_frames)
+        if surplus > 16:  # in steps, since deleting at the front of a list costs its length
+            del self.frames[:surplus]
+            del self.times[:surplus]
+            present = self.frames[-1].layout.subjects()
+            self._epochs = {
+                subject: since
+                for subject, since in self._epochs.items()
+                if subject in present or subject == WHOLE_TARGET or since >= self.times[0]
+            }
+
+
+_MARKS = tuple(Selector(name) for name in _RESET_MARKS)
+
+
+def _fell(before: Frame, frame: Frame, model_name: str, engine: str) -> bool:
+    for selector in _MARKS:
+        old = before.total(before.layout.columns(selector, model_name, engine))
+        new = frame.total(frame.layout.columns(selector, model_name, engine))
+        if new < old:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Consecutive frames of one engine, the last one included; `history` resolves series that came later."""
+
+    history: History
+    frames: Sequence[Frame]
+    subject: Subject
+
+    @property
+    def seconds(self) -> float:
+        """From the first frame to the last."""
+        return self.frames[-1].at - self.frames[0].at if self.frames else 0.0
+
+    def columns(self, frame: Frame, selector: Selector) -> tuple[int, ...]:
+        """Where a selector's samples stand in a frame, for this span's engine."""
+        return frame.layout.columns(selector, self.subject.model_name, self.subject.engine)
+
+    def increase(self, selector: Selector) -> float | None:
+        """How much the selected counters grew from the first frame to the last, summed.
+
+        A series that was first seen inside the span counts from 0, since counters are born at 0. None where a value
+        is unknown at either end or fell.
+        """
+        if len(self.frames) < 2:
+            return None
+        first, last = self.frames[0], self.frames[-1]
+        columns = self.columns(last, selector)
+        if not columns:
+            return None
+        total = 0.0
+        for column in columns:
+            grown = self.grown(first, last, column)
+            if not grown >= 0.0:  # NaN compares false
+                return None
+            total += grown
+        return total
+
+    def grown(self, first: Frame, last: Frame, column: int) -> float:
+        """The growth of the series in one column of the last frame; NaN where it is unknown."""
+        value = last.values[column]
+        if first.layout is last.layout:
+            return value - first.values[column]
+        key = last.layout.keys[column]
+        position = first.layout.index.get(key)
+        if position is not None:
+            return value - first.values[position]
+        seen = self.history.first_seen(key)
+        born_inside = seen is not None and seen > first.at
+        present = (self.subject.model_name, self.subject.engine) in first.layout.subjects()
+        return value if born_inside and (present or not self.subject.model_name) else nan
+
+    def gauge(self, selector: Selector) -> list[float]:
+        """The known values of a gauge over the frames, summed where a metric has several series."""
+        values = []
+        for frame in self.frames:
+            value = frame.total(self.columns(frame, selector))
+            if not isnan(value):
+                values.append(value)
+        return values
+
+
+class WindowShape:
+    """Which frames the windows take. Seconds; the reasons stand beside each figure."""
+
+    # Long enough for 5 requests on a light server, short enough to name a cause within 45 s.
+    NOW_SECONDS = 30.0
+    # A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
+    RECENT_SECONDS = 15.0
+    BASELINE_SECONDS = 600.0
+    LEAST_BASELINE_SECONDS = 10.0
+
+
+def now_span(history: History, subject: Subject) -> Span | None:
+    """The last 30 s of an engine's present life; None until half of it was seen, or after a gap as long as it."""
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    at = history.times[-1]
+    # A scrape is never exactly on time: a fiftieth of the window is no reason to take a whole scrape more.
+    edge = at - WindowShape.NOW_SECONDS * 0.98
+    first = max(begin, bisect_right(history.times, edge) - 1)
+    if history.times[first] < at - 2 * WindowShape.NOW_SECONDS:
+        first += 1
+    span = Span(history, history.frames[first:], subject)
+    return span if span.seconds >= WindowShape.NOW_SECONDS / 2 else None
+
+
+def recent_span(history: History, subject: Subject) -> Span | None:
+    """The last 15 s; None until that much was seen, or where frames are so far apart that they say little.
+
+    The frame at its far edge is taken in, so that frames 5 s apart give four and frames 15 s apart give two.
+    """
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    edge = history.times[-1] - WindowShape.RECENT_SECONDS * 0.98
+    first = max(begin, bisect_right(history.times, edge) - 1)
+    span = Span(history, history.frames[first:], subject)
+    enough = span.seconds >= WindowShape.RECENT_SECONDS * 0.6 and len(span.frames) >= 2
+    return span if enough and span.seconds <= WindowShape.NOW_SECONDS else None
+
+
+def baseline_span(history: History, subject: Subject, end_at: float | None = None) -> Span | None:
+    """Up to ten minutes before now (or before `end_at`); None where it is shorter than 10 s."""
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    edge = history.times[-1] - WindowShape.NOW_SECONDS * 0.98 if end_at is None else end_at
+    last = bisect_right(history.times, edge)
+    first = max(begin, bisect_right(history.times, edge - WindowShape.BASELINE_SECONDS))
+    span = Span(history, history.frames[first:last], subject)
+    return span if span.seconds >= WindowShape.LEAST_BASELINE_SECONDS else None
+
+
+def life_span(history: History, subject: Subject) -> Span | None:
+    """All remembered frames of an engine's present life."""
+    begin = _begin(history, subject)
+    return None if begin is None else Span(history, history.frames[begin:], subject)
+
+
+def _begin(history: History, subject: Subject) -> int | None:
+    epoch = history.epoch(subject.model_name, subject.engine)
+    if epoch is None or not history.frames:
+        return None
+    begin = bisect_right(history.times, epoch - 1e-9)
+    return begin if begin < len(history.frames) else None

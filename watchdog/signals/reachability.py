@@ -1,0 +1,80 @@
+"""What the scrapes themselves say of a target: whether it answers, with what, and since when not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from watchdog.model import Failure, Page, Reason, Scrape
+
+_INVALID = frozenset({Reason.PARSE, Reason.TOO_LARGE, Reason.UTF8, Reason.ENCODING})
+_NOT_METRICS = frozenset({Reason.PARSE, Reason.UTF8})
+# Answered 200, with a page that is of no use: not dead, but not a vLLM metrics page either.
+_ANSWERED = _INVALID | {Reason.EMPTY}
+
+
+@dataclass(slots=True)
+class Reachability:
+    """Failures in a row and the kind of page that came; times are monotonic seconds."""
+
+    failed_scrapes: int = 0
+    first_failure_at: float = 0.0
+    last_failure_at: float = 0.0
+    failure: Failure | None = None
+    status: int = 0
+    last_page_at: float = 0.0
+    page_series: int = 0
+    page_vllm_series: int = 0
+    has_http_series: bool = False
+    vllm_seen: bool = False
+    without_vllm_since: float | None = None
+
+    def failed(self, failure: Failure, scrape: Scrape) -> None:
+        """Notes a scrape without a usable page."""
+        answered = failure.reason in _ANSWERED and scrape.status == 200
+        self.failure, self.status = failure, scrape.status
+        if answered:
+            self._without_vllm(scrape.at)
+            self.failed_scrapes = 0
+            return
+        self.without_vllm_since = None
+        self.failed_scrapes += 1
+        self.last_failure_at = scrape.at
+        if self.failed_scrapes == 1:
+            self.first_failure_at = scrape.at
+
+    def answered(self, page: Page, at: float) -> None:
+        """Notes a page."""
+        names = [series.name for series in page.series]
+        self.failed_scrapes, self.failure, self.last_page_at = 0, None, at
+        self.page_series = len(names)
+        self.page_vllm_series = sum(name.startswith("vllm:") for name in names)
+        self.has_http_series = any(name.startswith("http_") for name in names)
+        if self.page_vllm_series:
+            self.vllm_seen, self.without_vllm_since = True, None
+        else:
+            self._without_vllm(at)
+
+    def facts(self, at: float) -> Iterator[tuple[str, float]]:
+        """The facts of the target's signals, as numbers."""
+        failing = self.failed_scrapes > 0
+        yield "failed_scrapes", float(self.failed_scrapes)
+        yield "failing_seconds", self.last_failure_at - self.first_failure_at if failing else 0.0
+        reason = self.failure.reason if self.failure else None
+        yield "failure_refused", float(reason is Reason.REFUSED)
+        yield "failure_timeout", float(reason is Reason.TIMEOUT)
+        yield "failure_connecting", float(bool(self.failure and self.failure.while_connecting))
+        yield "failure_invalid", float(reason in _INVALID)
+        yield "page_empty", float(reason is Reason.EMPTY)
+        yield "page_not_metrics", float(reason in _NOT_METRICS)
+        if failing and self.status:
+            yield "failure_status", float(self.status)
+        if not failing:
+            yield "page_series", float(self.page_series if self.failure is None else 0)
+            yield "page_vllm_series", float(self.page_vllm_series if self.failure is None else 0)
+            since = self.without_vllm_since
+            yield "seconds_without_vllm", 0.0 if since is None else at - since
+        yield "vllm_seen", float(self.vllm_seen)
+        yield "page_without_vllm_has_http", float(self.has_http_series and self.page_vllm_series == 0)
+
+    def _without_vllm(self, at: float) -> None:
+        if self.without_vllm_since is None:
+            self.without_vllm_since = at
