@@ -94,8 +94,8 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(level.upper())
     # Libraries speak of each step; what matters of it is told by our own events.
-    for name in ("apscheduler", "urllib3", "uvicorn", "uvicorn.access", "asyncio"):
-        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+    for name in ("apscheduler", "urllib3", "uvicorn", "asyncio"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -20,7 +20,7 @@ CLOCK_STEP_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class SteadyTrigger(BaseTrigger):
+class SteadyTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no types
     """Every `interval_seconds` from `begin` on; ticks that lie in the past are passed over as one.
 
     APScheduler's own trigger lists each tick that was missed: after a laptop's weekend, or a boot at 1970

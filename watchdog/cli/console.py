@@ -1,0 +1,99 @@
+"""What commands share: results on standard output, everything else on standard error."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watchdog.logs import escape
+from watchdog.model import Verdict
+from watchdog.settings import duration
+
+# What a shell reports for a program whose reader left: 128 + SIGPIPE.
+GONE = 141
+
+
+class Form(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings; the file in WATCHDOG_CONFIG if not given."),
+]
+RulesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--rules", metavar="DIR", help="A folder with rules of your own; may be given again."),
+]
+IntervalOption = Annotated[
+    float, typer.Option(min=0.05, max=300, metavar="SECONDS", help="Pause between scrapes.")
+]
+FormOption = Annotated[Form, typer.Option("--format", help="text for people, json for programs.")]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `30s`, `1m30s` or `2h`, for an option."""
+    try:
+        seconds: float = duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return seconds
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """0 healthy, 1 where something fires, 2 where it could not be told; firing outweighs unknown."""
+    seen = set(verdicts)
+    if seen & {Verdict.DEGRADED, Verdict.CRITICAL}:
+        return 1
+    return 0 if seen == {Verdict.HEALTHY} else 2
+
+
+def say(text: str) -> None:
+    """A result, whole and at once, so that a reader in a pipe sees each line when it is ready.
+
+    Ends the program when nobody reads any more, as `head` does after its lines.
+    """
+    # A server's text may hold what the terminal's encoding has no letter for.
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(GONE)
+
+
+def say_json(value: object) -> None:
+    """One JSON object on one line; refuses what is no JSON (NaN)."""
+    say(json.dumps(value, allow_nan=False, separators=(",", ":")))
+
+
+def complain(text: str) -> None:
+    """An error for a person, on standard error, without control characters."""
+    for line in text.splitlines() or [""]:
+        typer.echo(f"vllm-watchdog: {escape(line)}", err=True)
+
+
+@contextmanager
+def progress(what: str, total_seconds: float | None) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal (total None: a clock that runs), nothing in a pipe; yields `seconds done`."""
+    if not sys.stderr.isatty():
+        yield lambda _seconds: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - costs 50 ms that a pipe need not pay
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(what), total=total_seconds)
+        yield lambda seconds: bar.update(task, completed=seconds)

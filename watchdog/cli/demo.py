@@ -1,0 +1,45 @@
+"""`vllm-watchdog demo`: an incident of a real vLLM, served again on loopback, and the service that watches it."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from watchdog.cli.console import say
+from watchdog.cli.namesake import refuse_namesake
+from watchdog.cli.serve import PortOption, leave, serve_until_told
+from watchdog.demo.server import CALM_SECONDS, demo_server
+from watchdog.settings import Settings, load
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example:\n\n  vllm-watchdog demo --port 9000")
+def demo(
+    port: PortOption = None,
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "warning",
+) -> None:
+    """Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.
+
+    The recording begins calm, the incident starts after 20 s and lasts for 90 s; then it recovers, and begins
+    again.
+    """
+    refuse_namesake()
+    with demo_server() as server:
+
+        def settings() -> Settings:
+            overrides = {"targets": [{"name": "demo", "url": server.url}], "web.port": port}
+            return load(None, {**overrides, "log.level": log_level}, os.environ)
+
+        def tell(address: str) -> None:
+            say(
+                f"A recorded vLLM answers at {server.url}, the watchdog at {address}\n"
+                f"All is well for {CALM_SECONDS:.0f} s, then its KV pool runs full. Ask what is wrong:\n\n"
+                f"  curl '{address}/diagnose?format=text'\n\n"
+                f"or open {address}/ in a browser. Ctrl-C ends it."
+            )
+
+        code = serve_until_told(settings, tell)
+    leave(code)

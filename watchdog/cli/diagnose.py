@@ -1,0 +1,150 @@
+"""`vllm-watchdog diagnose`: one verdict on servers or recordings, now, and an exit code for scripts."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watchdog.cli.console import (
+    ConfigOption,
+    Form,
+    FormOption,
+    IntervalOption,
+    RulesOption,
+    exit_code,
+    parse_duration,
+    progress,
+    say,
+)
+from watchdog.cli.live import fetchers_of, settings_for, ticks
+from watchdog.cli.namesake import refuse_namesake
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.errors import ConfigError, RecordingError
+from watchdog.model import Snapshot, Target, Verdict
+from watchdog.monitor import Monitor
+from watchdog.replay import replay
+from watchdog.rulebook import load_rules, with_directories
+from watchdog.scrape.fetch import Fetcher
+from watchdog.scrape.recording import read
+from watchdog.settings import Settings
+from watchdog.watch import steady_seconds
+from watchdog.web.bodies import diagnosis_body
+from watchdog.web.text import diagnosis_text
+
+MAX_THREADS = 32
+WATCH_HINT = "watch for 30 s or more (--for 30s)"
+# Above this the queue is explained by the pool itself.
+FULL_POOL_RATIO = 0.75
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n  vllm-watchdog diagnose http://localhost:8000 --for 1m\n\n"
+    "  vllm-watchdog diagnose metrics.prom --format json"
+)
+def diagnose(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="URL|FILE...", help="Servers or files; the configured targets if not given."),
+    ] = None,
+    duration: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long to watch a server.")
+    ] = "30s",
+    interval: IntervalOption = 2.0,
+    config: ConfigOption = None,
+    rules: RulesOption = None,
+    form: FormOption = Form.TEXT,
+) -> None:
+    """Watches for a while and says what is wrong; exit code 0 healthy, 1 something fires, 2 could not tell.
+
+    Ctrl-C ends the watching early with the verdict so far.
+    """
+    refuse_namesake()
+    seconds = parse_duration(duration)
+    files = [Path(each) for each in what or () if is_file(each)]
+    urls = [each for each in what or () if not is_file(each)]
+    settings = settings_for(urls, config, interval)
+    rule_set = load_rules(with_directories(settings.rules, rules or ()))
+    snapshots = [_from_file(path, rule_set) for path in files]
+    if urls or not files:
+        if not settings.targets:
+            raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
+        snapshots += watch_all(settings, rule_set, interval, seconds)
+    _say(snapshots, max(snapshot.wall for snapshot in snapshots), form)
+    raise typer.Exit(exit_code(snapshot.verdict for snapshot in snapshots))
+
+
+def is_file(what: str) -> bool:
+    """Whether a word on the command line means a file or a folder, not a server."""
+    if "://" in what:
+        return False
+    return Path(what).exists() or "/" in what or what.endswith((".prom", ".jsonl", ".gz", ".xz"))
+
+
+def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: float) -> list[Snapshot]:
+    """Watches every target of the settings at once; the last snapshot of each, in their order."""
+    fetchers = fetchers_of(settings)
+    names = ", ".join(target.name for target, _ in fetchers[:3])
+    with ExitStack() as stack:
+        for _, fetcher in fetchers:
+            stack.enter_context(closing(fetcher))
+        threads = stack.enter_context(ThreadPoolExecutor(min(MAX_THREADS, len(fetchers))))
+        done = stack.enter_context(progress(f"watching {names}", seconds))
+        list(threads.map(lambda each: each[1].facts(), fetchers))
+        watched = [_Watched(target, fetcher, rules) for target, fetcher in fetchers]
+        began = steady_seconds()
+        with suppress(KeyboardInterrupt):
+            for at in ticks(interval, seconds):
+                done(at - began)
+                list(threads.map(_Watched.step, watched))
+        return [each.last for each in watched if each.last is not None]
+
+
+class _Watched:
+    """One server while it is watched."""
+
+    def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet) -> None:
+        self.last: Snapshot | None = None
+        self._fetcher = fetcher
+        self._monitor = Monitor(target, rules)
+
+    def step(self) -> None:
+        self.last = self._monitor.observe(self._fetcher.fetch(steady_seconds(), time.time()))
+
+
+def _from_file(path: Path, rules: RuleSet) -> Snapshot:
+    recording, scrapes = read(path)
+    last = replay(Target(recording.name, str(path)), scrapes, rules).last
+    if last is None:
+        raise RecordingError(f"{path}: there is no scrape in it")
+    return last
+
+
+def _say(snapshots: Sequence[Snapshot], wall: float, form: Form) -> None:
+    told = {snapshot.target.name: replace(snapshot, hints=_hints(snapshot)) for snapshot in snapshots}
+    body = diagnosis_body([snapshot.target for snapshot in snapshots], told, (), wall)
+    if form is Form.JSON:
+        say(body.model_dump_json())
+    else:
+        say(diagnosis_text(body).rstrip("\n"))
+
+
+def _hints(snapshot: Snapshot) -> tuple[str, ...]:
+    """What a short look cannot tell, and how long a look would; then what the settings could tell us."""
+    if snapshot.verdict is not Verdict.STARTING:
+        return snapshot.hints
+    lines = [f"too little was seen to tell rates and latencies; {WATCH_HINT}"]
+    for readings in snapshot.readings:
+        waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")
+        if waiting and usage is not None and usage < FULL_POOL_RATIO:
+            lines.append(
+                f"{waiting:.0f} requests wait while the KV pool is {usage:.0%} full: a limit on sequences, "
+                f"on tokens a step, or compute; which one cannot be told from one look, {WATCH_HINT}"
+            )
+    return (*lines, *snapshot.hints)

@@ -1,0 +1,57 @@
+"""`vllm-watchdog record`: a server's page over time, in a file that `replay` reads."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watchdog.cli.console import IntervalOption, complain, parse_duration, progress
+from watchdog.cli.live import fetchers_of, settings_for, ticks
+from watchdog.scrape.recording import Writer
+from watchdog.watch import steady_seconds
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example:\n\n  vllm-watchdog record http://localhost:8000 -o incident.jsonl.xz --for 10m")
+def record(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server, or its metrics page.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: .jsonl, .jsonl.gz or .jsonl.xz.")
+    ],
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="How long; until Ctrl-C if not given.")
+    ] = None,
+    interval: IntervalOption = 1.0,
+) -> None:
+    """Records a server's metrics page, failures included, for replay or for a report."""
+    seconds = parse_duration(duration) if duration else None
+    [(target, fetcher)] = fetchers_of(settings_for([url], None, interval))
+    name = target.name
+    facts = fetcher.facts()
+    meta = {
+        "name": name,
+        "interval_s": interval,
+        "vllm_version": facts.version,
+        "max_model_len": facts.max_model_len,
+        "models": list(facts.models),
+        "phases": [],
+    }
+    scrapes = failures = 0
+    began = steady_seconds()
+    try:
+        with Writer(output, meta) as writer, progress(f"recording {name}", seconds) as done:
+            for at in ticks(interval, seconds):
+                scrape = fetcher.fetch(at, time.time())
+                writer.write(scrape)
+                scrapes += 1
+                failures += scrape.failure is not None
+                done(steady_seconds() - began)
+    except KeyboardInterrupt:
+        # Told to stop: what was written so far is a whole recording.
+        pass
+    finally:
+        fetcher.close()
+    complain(f"{scrapes} scrapes of {name} in {output}, {failures} of them failed")
+    raise typer.Exit(1 if scrapes == failures else 0)

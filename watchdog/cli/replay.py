@@ -1,0 +1,170 @@
+"""`vllm-watchdog replay`: what would have been said over a recording, scrape by scrape."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watchdog.cli.console import Form, FormOption, RulesOption, progress, say, say_json
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.logs import escape
+from watchdog.model import Evidence, Remedy, Target
+from watchdog.replay import Episode, Moment, Replay, replay
+from watchdog.rulebook import load_rules, with_directories
+from watchdog.scrape.recording import Recording, read, thin
+from watchdog.settings import RuleSettings, load
+
+app = typer.Typer()
+
+
+def rule_settings(more: Sequence[Path] | None) -> RuleSettings:
+    """The rule settings of the environment with folders from the command line added."""
+    return with_directories(load(None, {}, os.environ).rules, more or ())
+
+
+@app.command(
+    epilog="Example:\n\n  vllm-watchdog replay incident.jsonl.xz --interval 5 --format json | jq .incidents"
+)
+def replay_command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Recordings (.jsonl, .gz, .xz), .prom pages or folders of them."
+        ),
+    ],
+    interval: Annotated[
+        float | None,
+        typer.Option(min=0.05, metavar="SECONDS", help="Take a scrape this often; every one if not given."),
+    ] = None,
+    form: FormOption = Form.TEXT,
+    rules: RulesOption = None,
+) -> None:
+    """Runs the pipeline over recordings: when each cause was pending, fired, led and was over."""
+    rule_set = load_rules(rule_settings(rules))
+    for file in files:
+        recording, story = replay_file(file, interval, rule_set)
+        if form is Form.JSON:
+            say_json(as_json(file, recording, story))
+        else:
+            say("\n".join(as_text(file, recording, story)))
+
+
+def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> tuple[Recording, Replay]:
+    """One recording through the pipeline; raises RecordingError where it cannot be read."""
+    recording, scrapes = read(file)
+    if interval_seconds is not None:
+        scrapes = thin(scrapes, interval_seconds)
+    target = Target(recording.name, str(file))
+    with progress(f"replaying {recording.name}", None):
+        return recording, replay(target, scrapes, rules)
+
+
+def as_json(file: Path, recording: Recording, story: Replay) -> dict[str, object]:
+    """The story as programs read it."""
+    return {
+        "file": str(file),
+        "name": recording.name,
+        "scrapes": len(story.timeline),
+        "timeline": [_moment_json(at) for at in story.timeline],
+        "incidents": [_episode_json(episode) for episode in story.episodes],
+    }
+
+
+def _moment_json(at: Moment) -> dict[str, object]:
+    return {"t": at.wall, "verdict": at.verdict, "lead": at.lead, "incidents": list(at.firing)}
+
+
+def _episode_json(episode: Episode) -> dict[str, object]:
+    return {
+        "rule": episode.key.rule,
+        "severity": episode.severity,
+        "labels": dict(episode.labels),
+        "pending_at": episode.pending_at,
+        "firing_at": episode.firing_at,
+        "resolved_at": episode.resolved_at,
+        "lead_from": episode.lead_from,
+        "explained_by": list(episode.explained_by),
+        "evidence": [_evidence_json(evidence) for evidence in episode.evidence],
+        "remedies": [_remedy_json(remedy) for remedy in episode.remedies],
+    }
+
+
+def _evidence_json(evidence: Evidence) -> dict[str, object]:
+    return {"clause": evidence.clause, "values": _finite(evidence.values), "text": evidence.text}
+
+
+def _finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    """JSON has no infinity; what is not a number is not known."""
+    return {name: each if each is not None and math.isfinite(each) else None for name, each in values.items()}
+
+
+def _remedy_json(remedy: Remedy) -> dict[str, object]:
+    return {
+        "action": remedy.action,
+        "flag": remedy.flag,
+        "value": remedy.value,
+        "why": remedy.why,
+        "price": remedy.price,
+    }
+
+
+def as_text(file: Path, recording: Recording, story: Replay) -> list[str]:
+    """The story as a person reads it: one line an incident, times from the recording's start."""
+    if not story.timeline:
+        return [f"{escape(str(file))}: no scrape in it"]
+    begin = story.timeline[0].wall
+    lasted = story.timeline[-1].wall - begin
+    lines = [
+        f"{escape(recording.name)}: {len(story.timeline)} scrapes over {clock(lasted)} from {_date(begin)}"
+    ]
+    for episode in sorted(story.episodes, key=lambda each: (each.firing_at, each.key)):
+        lines += _episode_text(episode, begin)
+    if not story.episodes:
+        lines.append("  nothing fired")
+    lines.append(f"  at its end: {story.timeline[-1].verdict}")
+    return lines
+
+
+def _episode_text(episode: Episode, begin: float) -> list[str]:
+    over = "to its end" if episode.resolved_at is None else f"to {clock(episode.resolved_at - begin)}"
+    role = _role(episode, begin)
+    where = " ".join(episode.labels.get(name, "") for name in ("model_name", "engine")).strip()
+    lines = [
+        f"  {clock(episode.firing_at - begin)} {over:11} {episode.severity:8} {episode.key.rule}"
+        + (f" ({escape(where)})" if where else "")
+        + role,
+        f"      {escape(episode.cause)}",
+    ]
+    lines += [f"      because {escape(evidence.text)}" for evidence in episode.evidence]
+    lines += [f"      do: {escape(_remedy_text(remedy))}" for remedy in episode.remedies]
+    return lines
+
+
+def _role(episode: Episode, begin: float) -> str:
+    if episode.lead_from is not None:
+        return f", leads from {clock(episode.lead_from - begin)}"
+    if episode.explained_by:
+        return f", explained by {', '.join(episode.explained_by)}"
+    return ""
+
+
+def _remedy_text(remedy: Remedy) -> str:
+    setting = f"{remedy.flag} {remedy.value or ''}".strip() if remedy.flag else ""
+    return f"{setting}: {remedy.action}" if setting else remedy.action
+
+
+def clock(seconds: float) -> str:
+    """`m:ss` from a number of seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"
+
+
+def _date(wall: float) -> str:
+    try:
+        return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{wall:.0f} s"

@@ -1,0 +1,236 @@
+"""`vllm-watchdog rules`: what causes are looked for, and whether rules (also your own) hold."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
+from watchdog.cli.replay import replay_file, rule_settings
+from watchdog.diagnosis import rules as loader
+from watchdog.diagnosis.nearest import nearest
+from watchdog.diagnosis.rules import Rule, RuleSet, RuleTestResult, test_rule
+from watchdog.errors import RuleError, WatchdogError
+from watchdog.rulebook import directories, load_rules
+from watchdog.score import PhaseScore, Totals, score, totals
+from watchdog.settings import RuleSettings
+from watchdog.signals.catalogue import signal_names
+
+WIDTH = 100
+
+app = typer.Typer(
+    help="Lists, shows, tests, checks and scores rules.",
+    no_args_is_help=True,
+    epilog="Examples:\n\n  vllm-watchdog rules show kv-pool-exhausted\n\n  vllm-watchdog rules test ./mine",
+)
+
+
+@app.command("list")
+def list_rules(more: RulesOption = None, form: FormOption = Form.TEXT) -> None:
+    """Lists the rules in force."""
+    rules = load_rules(rule_settings(more)).rules
+    if form is Form.JSON:
+        say_json([{"id": rule.id, "title": rule.title, "severity": rule.severity} for rule in rules])
+        return
+    widest = max((len(rule.id) for rule in rules), default=0)
+    for rule in rules:
+        say(f"{rule.id:{widest}}  {rule.severity:8}  {rule.title}")
+
+
+@app.command()
+def show(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="A rule's id, as `rules list` prints it.")],
+    more: RulesOption = None,
+) -> None:
+    """Shows one rule: what it looks at, what it says, what to do, and how it can be wrong."""
+    rules = load_rules(rule_settings(more))
+    rule = rules.by_id(identity)
+    if rule is None:
+        near = nearest(identity, [each.id for each in rules.rules])
+        raise WatchdogError(f"there is no rule {identity!r}" + (f" ({near})" if near else ""))
+    say("\n".join(_rule_text(rule)))
+
+
+@app.command("test")
+def run_tests(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
+    form: FormOption = Form.TEXT,
+) -> None:
+    """Runs the tests that the rules of a folder carry; exit code 1 where one fails."""
+    results = [result for rule in _rules_of(folder) for result in test_rule(rule)]
+    failed = [result for result in results if not result.passed]
+    if form is Form.JSON:
+        for result in results:
+            say_json({"rule": result.rule, "test": result.test, "problems": list(result.problems)})
+    else:
+        for line in _result_lines(results):
+            say(line)
+        say(f"{len(results) - len(failed)} of {len(results)} tests pass")
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
+) -> None:
+    """Checks the rule files of a folder as the service would at its start; exit code 1 names every fault."""
+    settings = _with_shipped(folder)
+    try:
+        rules = loader.load(directories(settings), signal_names())
+    except RuleError as error:
+        complain(str(error))
+        raise typer.Exit(1) from None
+    count = sum(_lies_in(rule, folder) for rule in rules.rules)
+    say(f"{count} rules are sound")
+
+
+@app.command("score")
+def score_recordings(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings with labelled phases in them.")
+    ],
+    interval: Annotated[
+        float | None,
+        typer.Option(min=0.05, metavar="SECONDS", help="Take a scrape this often; every one if not given."),
+    ] = 5.0,
+    more: RulesOption = None,
+    form: FormOption = Form.TEXT,
+) -> None:
+    """Scores the rules on labelled recordings: is the true cause the lead, how soon, and is calm quiet?
+
+    Exit code 1 where a cause was missed or an alarm was false. A label is a rule's id, or one of healthy,
+    idle, healthy-busy, healthy-bursty, prefill-chunked (nothing may fire) and recovery (not judged).
+    """
+    rules = load_rules(rule_settings(more))
+    known = {rule.id for rule in rules.rules}
+    scores: list[PhaseScore] = []
+    for file in files:
+        recording, story = replay_file(file, interval, rules)
+        of_file = score(recording.name, recording.phases, story.timeline, known)
+        scores += of_file
+        for phase in of_file:
+            _say_score(phase, form)
+        if not of_file:
+            complain(f"{file}: no labelled phase in it")
+    summary = totals(scores)
+    if form is Form.JSON:
+        say_json({"totals": _totals_json(summary)})
+    else:
+        say(_totals_text(summary))
+    raise typer.Exit(0 if summary.perfect else 1)
+
+
+def _with_shipped(folder: Path) -> RuleSettings:
+    """A user's rules may explain ours, so both are read."""
+    return RuleSettings(directories=[folder])
+
+
+def _rules_of(folder: Path) -> tuple[Rule, ...]:
+    rules: RuleSet = loader.load(directories(_with_shipped(folder)), signal_names(), allow_untested=True)
+    return tuple(rule for rule in rules.rules if _lies_in(rule, folder))
+
+
+def _lies_in(rule: Rule, folder: Path) -> bool:
+    return rule.path.parent.resolve() == folder.resolve()
+
+
+def _result_lines(results: Sequence[RuleTestResult]) -> Iterator[str]:
+    for result in results:
+        yield f"{'pass' if result.passed else 'FAIL'}  {result.rule}: {result.test}"
+        yield from (f"      {problem}" for problem in result.problems)
+
+
+def _rule_text(rule: Rule) -> Iterator[str]:
+    yield f"{rule.title} ({rule.id}, {rule.severity})"
+    yield ""
+    yield "Fires when all of these hold" + (f" for {rule.for_seconds:g} s" if rule.for_seconds else "") + ":"
+    yield from _points(clause.text for clause in rule.when)
+    if rule.unless:
+        yield "unless:"
+        yield from _points(clause.text for clause in rule.unless)
+    if rule.raise_to is not None:
+        yield f"It is {rule.raise_to[0]} when {rule.raise_to[1].text}"
+    yield f"Over when they do not hold for {rule.keep_firing_seconds:g} s."
+    yield from _section("Thresholds", _parameters(rule))
+    yield from _section("It says", [str(rule.cause)])
+    yield from _section("What to do", _remedies(rule))
+    yield from _section("What will not help", rule.unhelpful)
+    yield from _section("When it may be wrong", rule.false_positives)
+    yield from _section("While it fires, these are its symptoms", rule.explains)
+    yield from _section("References", rule.references)
+
+
+def _parameters(rule: Rule) -> Iterator[str]:
+    for name, parameter in rule.parameters.items():
+        yield f"{name} = {parameter.value:g} {parameter.unit}: {parameter.why}"
+
+
+def _remedies(rule: Rule) -> Iterator[str]:
+    for remedy in rule.remedies:
+        flag = f"{remedy.flag}: " if remedy.flag else ""
+        price = f" Price: {remedy.price}" if remedy.price else ""
+        yield f"{flag}{remedy.action} {remedy.why}{price}"
+
+
+def _section(title: str, points: Sequence[str] | Iterator[str]) -> Iterator[str]:
+    lines = list(_points(points))
+    if lines:
+        yield ""
+        yield title
+        yield from lines
+
+
+def _points(points: Sequence[str] | Iterator[str]) -> Iterator[str]:
+    for point in points:
+        yield from textwrap.wrap(point, WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _say_score(phase: PhaseScore, form: Form) -> None:
+    if form is Form.JSON:
+        say_json(
+            {
+                "recording": phase.recording,
+                "label": phase.label,
+                "outcome": phase.outcome,
+                "named_after_seconds": phase.named_after_seconds,
+                "held_share": phase.held_share,
+                "rules": list(phase.rules),
+            }
+        )
+    else:
+        say(f"{phase.recording:36} {phase.label:26} {_score_text(phase)}")
+
+
+def _score_text(phase: PhaseScore) -> str:
+    rules = ", ".join(phase.rules)
+    if phase.named_after_seconds is not None:
+        return (
+            f"{phase.outcome} after {phase.named_after_seconds:.0f} s, held {phase.held_share:.0%}: {rules}"
+        )
+    return f"{phase.outcome}: {rules}" if rules else str(phase.outcome)
+
+
+def _totals_text(summary: Totals) -> str:
+    lines = [f"causes named      {summary.named} of {summary.causes} (listed: {summary.listed})"]
+    lines.append(f"calm phases quiet {summary.quiet} of {summary.calm}")
+    middle, longest = summary.median_seconds, summary.longest_seconds
+    if middle is not None and longest is not None:
+        lines.append(f"seconds to name   {middle:.0f} (median), {longest:.0f} (longest)")
+    if summary.no_such_rule:
+        lines.append(f"labels that no rule knows: {summary.no_such_rule}, not counted")
+    return "\n".join(lines)
+
+
+def _totals_json(summary: Totals) -> dict[str, object]:
+    return {
+        "causes": summary.causes,
+        "named": summary.named,
+        "listed": summary.listed,
+        "calm": summary.calm,
+        "quiet": summary.quiet,
+        "no_such_rule": summary.no_such_rule,
+        "median_seconds": summary.median_seconds,
+        "longest_seconds": summary.longest_seconds,
+    }

@@ -1,0 +1,103 @@
+"""`vllm-watchdog serve`: watches servers until it is told to stop."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from watchdog import logs
+from watchdog.cli.console import ConfigOption
+from watchdog.cli.namesake import refuse_namesake
+from watchdog.service import Service
+from watchdog.serving import Signals, WebServer, listen, run
+from watchdog.settings import Settings, load
+from watchdog.web.api import create_app
+
+log = logging.getLogger(__name__)
+
+app = typer.Typer()
+
+PortOption = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Port to answer on; 9847 if not set.", show_default=False)
+]
+
+
+@app.command(
+    epilog="Examples:\n\n  vllm-watchdog serve --target http://localhost:8000\n\n"
+    "  vllm-watchdog serve --config /etc/vllm-watchdog/watchdog.yaml\n\n"
+    "Then: curl 'localhost:9847/diagnose?format=text'. SIGHUP reads settings and rules again."
+)
+def serve(
+    config: ConfigOption = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="URL", help="A server to watch; may be given again."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to answer on; 127.0.0.1 if not set.", show_default=False)
+    ] = None,
+    port: PortOption = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(min=0.05, max=300, metavar="SECONDS", help="Pause between scrapes; 5 if not set."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="logfmt or json.")] = None,
+) -> None:
+    """Watches vLLM servers and answers on a port: /diagnose, a page, /metrics, alerts."""
+    refuse_namesake()
+    overrides: dict[str, object] = {
+        "targets": target or None,
+        "web.host": host,
+        "web.port": port,
+        "scrape.interval_seconds": interval,
+        "log.level": log_level,
+        "log.format": log_format,
+    }
+    leave(serve_until_told(lambda: load(config, overrides, os.environ)))
+
+
+def serve_until_told(
+    load_settings: Callable[[], Settings], on_start: Callable[[str], None] | None = None
+) -> int:
+    """Runs the service; `on_start` hears our own address. Returns the exit code."""
+    settings = load_settings()
+    logs.set_up(settings.log.level, settings.log.format)
+    signals = Signals()
+    signals.install()
+    listener = listen(settings.web)
+    try:
+        service = Service(settings, load_settings)
+        web_server = WebServer(create_app(service, settings), settings.web, listener)
+    except BaseException:
+        listener.close()
+        raise
+    host, number = listener.getsockname()[:2]
+    scheme = "https" if settings.web.tls_cert_file else "http"
+    address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{number}"
+
+    def started() -> None:
+        names = [each.name for each in settings.targets]
+        log.info(
+            "started",
+            extra={"address": address, "targets": ", ".join(names), "rules": len(service.rules.rules)},
+        )
+        for warning in settings.warnings:
+            log.warning("settings", extra={"note": warning})
+        if on_start is not None:
+            on_start(address)
+
+    return run(service, web_server, signals, started)
+
+
+def leave(code: int) -> None:
+    """Ends the process now: a scrape or a post that still hangs in its thread is not waited for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

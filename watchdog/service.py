@@ -1,0 +1,335 @@
+"""The running service: watches on a schedule, what they publish, and the change from one configuration to the next."""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from watchdog import logs
+from watchdog.diagnosis.incidents import Restored as Stored
+from watchdog.diagnosis.readings import READINGS
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.errors import ConfigError, RuleError
+from watchdog.model import Incident, Key, Snapshot, State, Target, Transition
+from watchdog.notifiers import Notifiers
+from watchdog.outputs.announcements import ForgetfulLedger, Ledger
+from watchdog.outputs.metrics import Figures, registry
+from watchdog.outputs.receiver import AlertReceiver
+from watchdog.outputs.store import FILE_NAME, Restored, Store
+from watchdog.rulebook import digest, load_rules
+from watchdog.schedule import Schedule
+from watchdog.scrape.fetch import Fetcher, FetchLimits
+from watchdog.settings import RuleSettings, Settings, TargetSettings
+from watchdog.watch import Watch, steady_seconds
+
+# A cycle of some target has to end in this many intervals, else we are not alive.
+INTERVALS_ALIVE = 3
+# Rule folders are looked at this often; a change counts once it has stood still from one look to the next.
+RULES_LOOK_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """All that runs; what the API and our metrics see of it is answered from memory.
+
+    `load` reads the settings anew, for a reload.
+    """
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self._load = load
+        self._settings = settings
+        self._rules = load_rules(settings.rules)
+        self._rule_files = RuleFiles(settings.rules)
+        self._schedule = Schedule()
+        self._store = _store(settings)
+        self._restored = self._store.open(time.time()) if self._store else Restored()
+        self._forgetful: defaultdict[str, Ledger] = defaultdict(ForgetfulLedger)
+        self._notifiers = Notifiers(settings, self._ledger)
+        self._receiver = self._receiver_of(settings)
+        self._watches: dict[str, Watch] = {}
+        self._changing = threading.Lock()
+        self._reload_successful = True
+        self._reloaded_at = time.time()
+        self._last_fault = ""
+        self._started_at = steady_seconds()
+        self._registry = registry(self, {name: text for name, (_, text) in READINGS.items()})
+        for index, entry in enumerate(settings.targets):
+            self._watches[entry.name] = self._begin(entry, index / len(settings.targets))
+
+    # What the API and our metrics see.
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in use."""
+        return self._rules
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Our own metrics."""
+        return self._registry
+
+    @property
+    def history(self) -> Store | None:
+        """The store; None where no state directory is set."""
+        return self._store
+
+    @property
+    def started(self) -> bool:
+        """Whether the first cycle of every target has ended, well or badly."""
+        return all(watch.snapshot is not None or watch.errors for watch in self._all())
+
+    def targets(self) -> Sequence[Target]:
+        """Every configured target, in the order of the settings."""
+        return [watch.target for watch in self._all()]
+
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """The last snapshot of each target by its name."""
+        pairs = ((watch.target.name, watch.snapshot) for watch in self._all())
+        return {name: snapshot for name, snapshot in pairs if snapshot is not None}
+
+    def fleet_incidents(self) -> Sequence[Incident]:
+        """What is wrong among the targets that serve one model."""
+        return ()
+
+    def cycle_alive(self) -> bool:
+        """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
+        watches = self._all()
+        if not watches:
+            return True
+        ended = [watch.finished_at for watch in watches if watch.finished_at is not None]
+        shortest = min(self._settings.interval_seconds(watch.target.name) for watch in watches)
+        return steady_seconds() - max(ended, default=self._started_at) <= INTERVALS_ALIVE * shortest
+
+    def figures(self) -> Figures:
+        """What we count of ourselves."""
+        watches = self._all()
+        return Figures(
+            reload_successful=self._reload_successful,
+            reloaded_at=self._reloaded_at,
+            cycle_seconds={watch.target.name: watch.cycle_seconds for watch in watches},
+            cycle_errors={watch.target.name: watch.errors for watch in watches},
+            skipped_cycles=self._schedule.skipped,
+            notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
+        )
+
+    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Takes Alertmanager's webhook; returns what we know of the targets its alerts mean.
+
+        Raises PayloadError (a ValueError) for what is no such payload, ForwardError where it was not passed on.
+        """
+        return self._receiver.receive(payload, self.snapshots(), time.time())
+
+    # Its life.
+
+    def start(self) -> None:
+        """Takes up what an earlier life left, and begins to watch."""
+        self._take_up()
+        self._notifiers.run()
+        self._started_at = steady_seconds()
+        self._schedule.start()
+
+    def look(self) -> None:
+        """Called every second or so: notices clocks that were set and rule files that changed."""
+        self._schedule.watch_clock()
+        if self._rule_files.changed(steady_seconds()):
+            self.reload()
+
+    def stop(self, drain_seconds: float) -> None:
+        """Ends the watching and sends what is queued; what fires is not resolved, for it may still be so."""
+        self._schedule.stop()
+        for watch in self._all():
+            watch.close()
+        self._notifiers.stop(drain_seconds)
+        if self._store is not None:
+            self._store.close()
+
+    def reload(self) -> Sequence[str]:
+        """Reads settings and rules again; all of it is built before any of the old goes.
+
+        Returns the faults; where there are any, everything stays as it was.
+        """
+        with self._changing:
+            try:
+                settings = self._load()
+                self._change(settings, load_rules(settings.rules))
+            except (ConfigError, RuleError) as error:
+                return self._refuse([str(fault) for fault in error.faults])
+            except Exception as error:  # a reload must never end the service
+                log.exception("reload_raised")
+                return self._refuse([f"internal error: {type(error).__name__}"])
+            self._reload_successful = True
+            self._reloaded_at = time.time()
+            self._last_fault = ""
+            log.info("reloaded", extra={"rules": len(self._rules.rules), "targets": len(self._watches)})
+            return ()
+
+    def _refuse(self, faults: Sequence[str]) -> Sequence[str]:
+        self._reload_successful = False
+        text = "; ".join(faults)
+        # A bad file is looked at again and again: it is told once.
+        if text != self._last_fault:
+            log.error("reload_refused", extra={"faults": text})
+        self._last_fault = text
+        return faults
+
+    def _change(self, settings: Settings, rules: RuleSet) -> None:
+        """Goes over to another configuration; what can fail comes first."""
+        old, self._settings = self._settings, settings
+        same_rules = rules.digest == self._rules.digest and settings.rules == old.rules
+        self._rules = rules
+        self._rule_files = RuleFiles(settings.rules)
+        before = self._watches
+        count = len(settings.targets)
+        after: dict[str, Watch] = {}
+        for index, entry in enumerate(settings.targets):
+            watch = before.get(entry.name)
+            if watch is None or not _same_watch(entry.name, old, settings):
+                after[entry.name] = self._begin(entry, index / count, watch)
+            else:
+                after[entry.name] = watch
+                if not same_rules:
+                    watch.replace_rules(rules)
+        self._watches = after
+        for name, watch in before.items():
+            if after.get(name) is not watch:
+                watch.close()
+            if name not in after:
+                self._schedule.remove(name)
+                self._end(each.incident for each in watch.live())
+        self._change_notifiers(old, settings)
+        self._receiver = self._receiver_of(settings)
+        logs.set_up(settings.log.level, settings.log.format)
+        if (old.web, old.state) != (settings.web, settings.state):
+            log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
+
+    def _change_notifiers(self, old: Settings, settings: Settings) -> None:
+        if (old.alertmanager, old.webhooks) == (settings.alertmanager, settings.webhooks):
+            return
+        before = self._notifiers
+        after = Notifiers(settings, self._ledger)
+        after.run()
+        self._notifiers = after
+        before.stop(drain_seconds=1.0)
+
+    # What it does with a target.
+
+    def _begin(self, entry: TargetSettings, share: float, before: Watch | None = None) -> Watch:
+        """A watch for a target, scheduled; it takes up the incidents of the one it replaces."""
+        settings = self._settings
+        limits = FetchLimits(settings.deadline_seconds(entry.name), settings.scrape.max_body_bytes)
+        watch = Watch(entry.target(), Fetcher(entry.endpoint(), limits), self._rules, self._publish)
+        if before is not None:
+            watch.restore(before.live())
+        self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
+        return watch
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        """Keeps and tells what one step found; called from the threads of many targets."""
+        self._keep(snapshot)
+        present = {incident.key for incident in snapshot.incidents}
+        ended = [each.incident for each in snapshot.transitions if each.incident.key not in present]
+        leads = {snapshot.lead} if snapshot.lead is not None else set()
+        self._notifiers.observe((*snapshot.incidents, *ended), snapshot.at, snapshot.wall, leads)
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        if self._store is not None:
+            self._store.record(snapshot.transitions)
+            self._store.checkpoint(snapshot.incidents, snapshot.wall, snapshot.at, [snapshot.target.name])
+
+    def _take_up(self) -> None:
+        """Goes on with the incidents of the process before this one; those of nothing known end here."""
+        kept, ends = self._restored.split(self._knows, time.time())
+        for watch in self._all():
+            watch.restore(self._as_stored(each) for each in kept if each.key.target == watch.target.name)
+        if self._store is not None:
+            self._store.record(ends)
+        ended = (*self._restored.ended, *(each.incident for each in ends))
+        if ended:
+            self._notifiers.observe(ended, steady_seconds(), time.time())
+
+    def _knows(self, key: Key) -> bool:
+        return key.target in self._watches and self._rules.by_id(key.rule) is not None
+
+    def _as_stored(self, incident: Incident) -> Stored:
+        seconds = self._restored.pending_seconds.get(incident.key, 0.0)
+        rule = self._rules.by_id(incident.key.rule)
+        if incident.state is State.FIRING and rule is not None:
+            seconds = max(seconds, rule.for_seconds)
+        return Stored(incident, seconds)
+
+    def _end(self, incidents: Iterable[Incident]) -> None:
+        """Resolves what belongs to a target that is watched no more."""
+        wall = time.time()
+        ends = [
+            Transition(replace(each, state=State.RESOLVED, resolved_at=wall), each.state, wall)
+            for each in incidents
+        ]
+        if self._store is not None:
+            self._store.record(ends)
+        self._notifiers.observe([each.incident for each in ends], steady_seconds(), wall)
+
+    def _receiver_of(self, settings: Settings) -> AlertReceiver:
+        return AlertReceiver(
+            settings.receiver, settings.targets, settings.web.external_url, ledgers=self._ledger
+        )
+
+    def _ledger(self, sender: str) -> Ledger:
+        return self._store.ledger(sender) if self._store is not None else self._forgetful[sender]
+
+    def _all(self) -> Sequence[Watch]:
+        return tuple(self._watches.values())
+
+
+class RuleFiles:
+    """The user's rule folders, looked at now and then: a change counts once it has stood still for one look.
+
+    A file that is half written, or a mount that is being swapped, is so never read as the new rules.
+    """
+
+    def __init__(self, settings: RuleSettings) -> None:
+        self._settings = settings
+        self._known = self._seen = self._content()
+        self._looked_at = float("-inf")
+
+    def changed(self, at: float) -> bool:
+        """Whether the files are others than those last told of; each content is told once, also a bad one."""
+        if not self._settings.directories or at - self._looked_at < RULES_LOOK_SECONDS:
+            return False
+        self._looked_at = at
+        content = self._content()
+        stands_still, self._seen = content == self._seen, content
+        if not stands_still or content == self._known:
+            return False
+        self._known = content
+        return True
+
+    def _content(self) -> str:
+        try:
+            return digest(self._settings)
+        except RuleError as error:
+            return str(error)
+
+
+def _store(settings: Settings) -> Store | None:
+    state = settings.state
+    if state.directory is None:
+        return None
+    return Store(
+        state.directory / FILE_NAME, retention_days=state.retention_days, max_incidents=state.max_incidents
+    )
+
+
+def _same_watch(name: str, old: Settings, new: Settings) -> bool:
+    """Whether a target is watched under both configurations in the same way."""
+
+    def way(settings: Settings) -> tuple[object, ...]:
+        entry = next((each for each in settings.targets if each.name == name), None)
+        return (entry, settings.interval_seconds(name), settings.scrape)
+
+    return way(old) == way(new)
