@@ -11,7 +11,8 @@ from watchdog.outputs.alert import Alert, AlertBuilder, compact_json, timestamp
 from watchdog.outputs.announcements import Announcement, Announcements, Ledger, no_ledger
 from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics
 from watchdog.outputs.post import Answer, Poster, endpoint_at
-from watchdog.settings import AlertmanagerEndpoint, AlertmanagerSettings, redact_url
+from watchdog.settings import AlertmanagerEndpoint, AlertmanagerSettings
+from watchdog.settings_values import redact_url
 
 _log = logging.getLogger(__name__)
 

@@ -1,27 +1,25 @@
 """One POST under one total deadline: the answer, or why there is none, as a value."""
 
+import base64
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-from requests.auth import HTTPBasicAuth
 
-import watchdog
+from watchdog import __version__
 from watchdog.logs import escape
+from watchdog.scrape.wire import Adapter, Wire
 from watchdog.settings import Credentials, Endpoint
+from watchdog.settings_values import split_user_info
 
 MAX_ANSWER_BYTES = 64 * 1024
-_USER_AGENT = f"vllm-watchdog/{watchdog.__version__}"
-# A total of a few bytes less than nothing is still a deadline.
-_LEAST_SECONDS = 0.05
+MAX_HEADER_BYTES = 64 * 1024
+_TOLD_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,72 +51,64 @@ class Poster:
 
     def __init__(self, endpoint: Endpoint, status_is_enough: bool = False) -> None:
         self._endpoint = endpoint
+        self._url, self._user, self._password = split_user_info(endpoint.url)
         self._status_is_enough = status_is_enough
-        self._cut: _Cut | None = None
-        self._aborted = False
+        self._wire = Wire()
 
     def post(self, body: bytes, timeout_seconds: float) -> Answer:
-        """Posts `body`; never raises, and takes `timeout_seconds` at most once the host name is known."""
-        cut = _Cut(max(timeout_seconds, _LEAST_SECONDS))
-        self._cut = cut
-        if self._aborted:
-            return Answer(0, "stopped")
+        """Posts `body`; never raises, and takes `timeout_seconds` at most."""
         try:
-            with cut, _session(cut) as session:
-                answer = self._exchange(session, cut, body)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            answer = Answer(0, _short(error))
-        if cut.fired and not self._aborted:
-            # A connection that was cut looks like a normal end of the answer.
-            return Answer(0, f"no whole answer within {timeout_seconds:g} s")
-        return answer
+            self._wire.begin(timeout_seconds, MAX_HEADER_BYTES)
+            parts = urlsplit(self._url)
+            self._wire.resolve(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+            return self._exchange(body)
+        except Exception as error:  # whatever libraries raise: a post that failed is an answer
+            if self._wire.stopped:
+                return Answer(0, "stopped")
+            return Answer(
+                0, _told(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
+            )
 
     def abort(self) -> None:
-        """Ends the post under way and refuses further ones."""
-        self._aborted = True
-        if self._cut is not None:
-            self._cut.fire()
+        """Ends the post under way, from another thread, and refuses further ones."""
+        self._wire.stop()
 
-    def _exchange(self, session: requests.Session, cut: "_Cut", body: bytes) -> Answer:
-        endpoint = self._endpoint
-        with session.post(
-            endpoint.url,
-            data=body,
-            headers=self._headers(),
-            auth=self._basic(),
-            timeout=cut.remaining_seconds(),
-            allow_redirects=False,
-            stream=True,
-            verify=_verification(endpoint),
-            cert=_client_certificate(endpoint),
-        ) as response:
-            enough = self._status_is_enough and response.ok and not response.is_redirect
-            content = b"" if enough else _read(response, cut)
+    def _exchange(self, body: bytes) -> Answer:
+        with (
+            _session(self._endpoint, self._wire) as session,
+            session.post(
+                self._url,
+                data=body,
+                headers=self._headers(),
+                timeout=self._wire.remaining_seconds(),
+                allow_redirects=False,
+                stream=True,
+            ) as response,
+        ):
+            status = response.status_code
+            if 300 <= status < 400:
+                return Answer(status, f"redirect ({status}), not followed")
+            content = b"" if self._status_is_enough and status < 300 else _start_of(response)
+            if not self._status_is_enough:
+                self._wire.remaining_seconds()  # ended from outside, an answer without a length looks whole
             html = "html" in response.headers.get("Content-Type", "").lower()
-            if 300 <= response.status_code < 400:
-                return Answer(response.status_code, f"redirect ({response.status_code}), not followed")
-            return Answer(response.status_code, _told(response.status_code, content, html), html, content)
+            return Answer(status, _shown(status, content, html), html, content)
 
     def _headers(self) -> Mapping[str, str]:
-        headers = {
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            "Connection": "close",
-            "User-Agent": _USER_AGENT,
-        }
-        if self._endpoint.bearer_token_file is not None:
-            headers["Authorization"] = f"Bearer {_secret(self._endpoint.bearer_token_file)}"
-        return headers
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
+        authorization = self._authorization()
+        return headers | ({"Authorization": authorization} if authorization else {})
 
-    def _basic(self) -> HTTPBasicAuth | None:
+    def _authorization(self) -> str:
+        """Who we are, read from its files at each post, as secrets are rotated; empty where nobody asks."""
         endpoint = self._endpoint
-        if endpoint.username is None:
-            return None
-        password = endpoint.password.get_secret_value() if endpoint.password else ""
+        if endpoint.bearer_token_file is not None:
+            return f"Bearer {_secret(endpoint.bearer_token_file)}"
+        password = endpoint.password.get_secret_value() if endpoint.password else self._password
         if endpoint.password_file is not None:
             password = _secret(endpoint.password_file)
-        # As bytes: requests would take text for Latin-1.
-        return HTTPBasicAuth(endpoint.username.encode(), password.encode())
+        user = endpoint.username or self._user
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
 
 
 def endpoint_at(url: str, credentials: Credentials) -> Endpoint:
@@ -127,188 +117,80 @@ def endpoint_at(url: str, credentials: Credentials) -> Endpoint:
     return Endpoint(url=url, **{name: getattr(credentials, name) for name in names})
 
 
-class _Cut:
-    """Shuts the connection down at the deadline: a timeout of requests is one of each read, not in all."""
-
-    def __init__(self, seconds: float) -> None:
-        self.fired = False
-        self._ends_at = time.monotonic() + seconds
-        self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
-        self._timer = threading.Timer(seconds, self.fire)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._forget()
-
-    def remaining_seconds(self) -> float:
-        return max(self._ends_at - time.monotonic(), _LEAST_SECONDS)
-
-    def watch(self, connection: socket.socket) -> None:
-        """Keeps a duplicate: it stays valid where TLS takes the socket over, also during the handshake."""
-        with self._lock:
-            self._forget()
-            self._connection = connection.dup()
-            if self.fired:
-                self._shut()
-
-    def fire(self) -> None:
-        with self._lock:
-            self.fired = True
-            self._shut()
-
-    def _shut(self) -> None:
-        if self._connection is not None:
-            try:
-                self._connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return  # it is gone already
-
-    def _forget(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+class _SecretError(Exception):
+    pass
 
 
-class _Connection(urllib3.connection.HTTPConnection):
-    cut: _Cut
-
-    def _new_conn(self) -> socket.socket:
-        connection = super()._new_conn()
-        self.cut.watch(connection)
-        return connection
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
+        """Never follow: the library would read a redirect's body, however long, to prepare the next step."""
+        return None
 
 
-class _TlsConnection(urllib3.connection.HTTPSConnection):
-    cut: _Cut
-
-    def _new_conn(self) -> socket.socket:
-        connection = super()._new_conn()
-        self.cut.watch(connection)
-        return connection
-
-    def connect(self) -> None:
-        super().connect()
-        # Who asked not to verify is told so once, when the settings are read, not at each post.
-        self.is_verified = True
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-    cut: _Cut
-
-    def _new_conn(self) -> Any:
-        connection = super()._new_conn()
-        connection.cut = self.cut  # type: ignore[attr-defined]
-        return connection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-    cut: _Cut
-
-    def _new_conn(self) -> Any:
-        connection = super()._new_conn()
-        connection.cut = self.cut  # type: ignore[attr-defined]
-        return connection
-
-
-class _Adapter(HTTPAdapter):
-    """Hands the deadline down to the connections it makes."""
-
-    def __init__(self, cut: _Cut) -> None:
-        self._cut = cut
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
-        super().init_poolmanager(*arguments, **keywords)
-        kinds = {"http": _Pool, "https": _TlsPool}
-        self.poolmanager.pool_classes_by_scheme = {
-            scheme: type(kind.__name__, (kind,), {"cut": self._cut}) for scheme, kind in kinds.items()
-        }
-
-
-def _session(cut: _Cut) -> requests.Session:
-    session = requests.Session()
+def _session(endpoint: Endpoint, wire: Wire) -> requests.Session:
+    session = _Session()
     session.trust_env = False
-    session.mount("http://", _Adapter(cut))
-    session.mount("https://", _Adapter(cut))
+    adapter = Adapter(wire)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    session.headers["User-Agent"] = f"vllm-watchdog/{__version__}"
+    session.verify = str(endpoint.ca_file) if endpoint.ca_file else not endpoint.insecure_skip_verify
+    if endpoint.cert_file is not None:
+        pair = (str(endpoint.cert_file), str(endpoint.key_file))
+        session.cert = pair if endpoint.key_file else pair[0]
     return session
 
 
-def _read(response: requests.Response, cut: _Cut) -> bytes:
-    """What the receiver says, as far as it is of use; the rest is dropped with the connection."""
+def _start_of(response: requests.Response) -> bytes:
+    """What the receiver says, as far as it is of use; the rest goes with the connection."""
     parts: list[bytes] = []
     wanted = MAX_ANSWER_BYTES
-    while wanted > 0 and not cut.fired:
-        part = response.raw.read1(min(wanted, 16 * 1024), decode_content=False)
-        if not part:
-            break
+    while wanted > 0 and (part := response.raw.read(min(wanted, 16 * 1024), decode_content=False)):
         parts.append(part)
         wanted -= len(part)
     return b"".join(parts)
 
 
-def _told(status: int, content: bytes, html: bool) -> str:
-    text = "" if html else escape(content[:200].decode("utf-8", "replace").strip())
-    kind = " with an HTML page" if html else ""
-    return f"status {status}{kind}" + (f": {text}" if text else "")
-
-
-def _verification(endpoint: Endpoint) -> bool | str:
-    if endpoint.insecure_skip_verify:
-        return False
-    return str(endpoint.ca_file) if endpoint.ca_file else True
-
-
-def _client_certificate(endpoint: Endpoint) -> str | tuple[str, str] | None:
-    if endpoint.cert_file is None:
-        return None
-    return (str(endpoint.cert_file), str(endpoint.key_file)) if endpoint.key_file else str(endpoint.cert_file)
+def _shown(status: int, content: bytes, html: bool) -> str:
+    if html:
+        return f"status {status} with an HTML page"
+    text = escape(content[:_TOLD_CHARACTERS].decode("utf-8", "replace").strip())
+    return f"status {status}" + (f": {text}" if text else "")
 
 
 def _secret(path: Path) -> str:
-    text = path.read_text(encoding="utf-8").strip()
-    if not text or not text.isprintable():
-        raise _SecretError(f"{path} holds no usable secret")
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    if not text or not text.isprintable() or not text.isascii():
+        raise _SecretError(f"{path} holds no secret, or more than one line")
     return text
 
 
-class _SecretError(ValueError):
-    pass
-
-
-def _short(error: BaseException) -> str:
+def _told(error: Exception, late: str) -> str:
     """The cause in few words; the texts of requests hold the URL, so they are not used."""
     if isinstance(error, _SecretError):
-        return str(error)
-    if isinstance(error, requests.exceptions.Timeout):
-        return "no answer in time"
-    chain = _causes(error)
-    for cause in chain:
+        return escape(str(error))
+    causes = _causes(error)
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return late
+    for cause in causes:
         if isinstance(cause, ssl.SSLError):
             return f"TLS: {escape(str(getattr(cause, 'verify_message', '') or cause.reason or 'broken'))}"
         if isinstance(cause, socket.gaierror):
-            return "the host name is not known"
-    spoken = [cause for cause in chain if isinstance(cause, OSError) and cause.strerror]
+            return "the host name does not resolve"
+    spoken = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
     if spoken:
         place = f": {spoken[-1].filename}" if spoken[-1].filename else ""
         return escape(f"{spoken[-1].strerror}{place}")
-    return f"the exchange broke ({type(chain[-1]).__name__})"
+    return f"the exchange broke ({type(causes[-1]).__name__})"
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what it wraps, innermost last; requests and urllib3 hide causes in three places."""
-    chain: list[BaseException] = []
+def _causes(error: Exception) -> list[BaseException]:
+    """The error and what it wraps; requests and urllib3 hide causes in several places."""
+    causes: list[BaseException] = []
     waiting: list[Any] = [error]
-    while waiting and len(chain) < 20:
+    while waiting and len(causes) < 20:
         each = waiting.pop(0)
-        if isinstance(each, BaseException) and each not in chain:
-            chain.append(each)
-            waiting += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
-    return chain
+        if isinstance(each, BaseException) and each not in causes:
+            causes.append(each)
+            waiting += [*each.args, getattr(each, "reason", None), each.__cause__, each.__context__]
+    return causes

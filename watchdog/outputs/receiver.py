@@ -13,7 +13,8 @@ from watchdog.outputs.alert import clean_annotation, compact_json, incident_url,
 from watchdog.outputs.announcements import Ledger, no_ledger
 from watchdog.outputs.outbox import Statistics
 from watchdog.outputs.post import Poster
-from watchdog.settings import Endpoint, ReceiverSettings, TargetSettings, host_and_port
+from watchdog.settings import Endpoint, ReceiverSettings, TargetSettings
+from watchdog.settings_values import host_and_port
 
 _log = logging.getLogger(__name__)
 
