@@ -1,0 +1,103 @@
+{{/*
+The watchdog beside vLLM. In a chart that depends on this one:
+
+  initContainers:
+    {{- include "vllm-watchdog.sidecar.container" (index .Subcharts "vllm-watchdog") | nindent 4 }}
+
+docs/quickstart-sidecar.md has the whole of it.
+*/}}
+{{- define "vllm-watchdog.sidecar.container" -}}
+- name: vllm-watchdog
+  image: {{ include "vllm-watchdog.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  # A native sidecar: starts before vLLM, so that it sees the start; stops after it, so that it sees the end.
+  restartPolicy: Always
+  # Not the image's own entry point: a pod is ready only while each sidecar runs. This one keeps the container
+  # up and restarts the watchdog inside it, so that no fault of ours takes vLLM out of service. For the same
+  # reason there is no probe here.
+  command: [serve-beside]
+  env:
+    - name: POD_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: metadata.name
+    - name: POD_NAMESPACE
+      valueFrom:
+        fieldRef:
+          fieldPath: metadata.namespace
+    - name: WATCHDOG_CONFIG
+      value: /etc/vllm-watchdog/config/watchdog.yaml
+    - name: WATCHDOG_WEB__HOST
+      value: 0.0.0.0
+    {{- if ne (int .Values.web.port) 9847 }}
+    - name: WATCHDOG_WEB__PORT
+      value: {{ .Values.web.port | quote }}
+    {{- end }}
+    {{- with .Values.web.allowedHosts }}
+    - name: WATCHDOG_WEB__ALLOWED_HOSTS
+      value: {{ join "," . }}
+    {{- end }}
+    # Every pod's server is called `vllm`: these labels tell alerts of one pod from those of another.
+    - name: WATCHDOG_ALERTMANAGER__EXTERNAL_LABELS
+      value: pod=$(POD_NAME),namespace=$(POD_NAMESPACE)
+    {{- if include "vllm-watchdog.hasRules" . }}
+    - name: WATCHDOG_RULES__DIRECTORIES
+      value: /etc/vllm-watchdog/rules
+    {{- end }}
+    {{- with .Values.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  ports:
+    - name: watchdog
+      containerPort: {{ .Values.web.port }}
+  resources:
+    {{- toYaml .Values.sidecar.resources | nindent 4 }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    {{- include "vllm-watchdog.containerSecurityContext" . | nindent 4 }}
+    seccompProfile:
+      type: RuntimeDefault
+  volumeMounts:
+    - name: vllm-watchdog-config
+      mountPath: /etc/vllm-watchdog/config
+      readOnly: true
+    - name: vllm-watchdog-state
+      mountPath: /var/lib/vllm-watchdog
+    {{- if include "vllm-watchdog.hasRules" . }}
+    - name: vllm-watchdog-rules
+      mountPath: /etc/vllm-watchdog/rules
+      readOnly: true
+    {{- end }}
+    {{- if .Values.existingSecret }}
+    - name: vllm-watchdog-secrets
+      mountPath: /etc/vllm-watchdog/secrets
+      readOnly: true
+    {{- end }}
+{{- end }}
+
+{{- define "vllm-watchdog.sidecar.volumes" -}}
+- name: vllm-watchdog-config
+  configMap:
+    name: {{ include "vllm-watchdog.fullname" . }}-sidecar
+- name: vllm-watchdog-state
+  emptyDir:
+    sizeLimit: {{ .Values.persistence.emptyDirSizeLimit }}
+{{- if include "vllm-watchdog.hasRules" . }}
+- name: vllm-watchdog-rules
+  configMap:
+    name: {{ include "vllm-watchdog.rulesConfigMapName" . }}
+{{- end }}
+{{- if .Values.existingSecret }}
+- name: vllm-watchdog-secrets
+  secret:
+    secretName: {{ .Values.existingSecret }}
+{{- end }}
+{{- end }}
+
+{{- define "vllm-watchdog.sidecar.config" -}}
+{{- $targets := list (dict "name" "vllm" "url" (printf "http://127.0.0.1:%v/metrics" .Values.sidecar.vllmPort)) }}
+{{- $defaults := dict "targets" $targets "log" .Values.config.log }}
+{{- toYaml (mergeOverwrite $defaults (deepCopy .Values.sidecar.config)) }}
+{{- end }}

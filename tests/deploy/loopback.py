@@ -1,0 +1,11 @@
+"""Ports of this machine for servers that a test starts."""
+
+import socket
+
+
+def free_port() -> int:
+    """A port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

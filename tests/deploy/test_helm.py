@@ -1,0 +1,211 @@
+"""The chart: linted, rendered over several values files, and the same containers as kustomize gives."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from watchdog.settings import load
+
+from .objects import Object, named, of_kind, read, validate
+from .programs import Programs, run
+
+VALUES = ("", "fleet", "sidecar", "replicas")
+
+
+@pytest.fixture(scope="module")
+def chart(root: Path) -> Path:
+    return root / "deploy" / "helm" / "vllm-watchdog"
+
+
+def values(chart: Path, name: str) -> list[str | Path]:
+    return ["--values", chart / "ci" / f"{name}-values.yaml"] if name else []
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_chart_lints(programs: Programs, chart: Path, name: str) -> None:
+    run([programs.helm, "lint", "--strict", chart, *values(chart, name)])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_object_fits_its_schema(programs: Programs, chart: Path, name: str) -> None:
+    objects = read(programs.template(chart, *values(chart, name)))
+    assert objects
+    for item in objects:
+        validate(item)
+
+
+def test_every_values_file_is_tried(chart: Path) -> None:
+    names = {path.name.removesuffix("-values.yaml") for path in (chart / "ci").iterdir()}
+    assert names == set(VALUES) - {""}
+
+
+def test_a_misspelt_value_is_refused(programs: Programs, chart: Path) -> None:
+    with pytest.raises(AssertionError, match="servicemonitor"):
+        programs.template(chart, "--set", "servicemonitor.enabled=true")
+
+
+def test_two_replicas_cannot_share_a_database(programs: Programs, chart: Path) -> None:
+    with pytest.raises(AssertionError, match="cannot share one database"):
+        programs.template(chart, "--set", "persistence.enabled=true,fleet.replicas=2")
+
+
+def test_every_value_is_described_and_in_the_schema(chart: Path) -> None:
+    text = (chart / "values.yaml").read_text()
+    schema = yaml.safe_load((chart / "values.schema.json").read_text())
+    missing = list(unknown_keys(yaml.safe_load(text), schema))
+    assert not missing
+    for switch in ("serviceMonitor", "podMonitor", "prometheusRule", "dashboards", "networkPolicy"):
+        lines = text.partition(f"\n{switch}:\n")[2].splitlines()
+        assert lines[0].startswith("  # -- "), switch
+        assert "  enabled: false" in lines[:4], switch
+
+
+def unknown_keys(default: Any, schema: dict[str, Any], path: str = "") -> list[str]:
+    if not isinstance(default, dict) or "properties" not in schema:
+        return []
+    found = [f"{path}{key}" for key in default if key not in schema["properties"]]
+    for key in default.keys() & schema["properties"].keys():
+        found += unknown_keys(default[key], schema["properties"][key], f"{path}{key}.")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("switch", "kind"),
+    [
+        ("serviceMonitor", "ServiceMonitor"),
+        ("podMonitor", "PodMonitor"),
+        ("prometheusRule", "PrometheusRule"),
+        ("networkPolicy", "NetworkPolicy"),
+    ],
+)
+def test_each_extra_is_off_until_enabled(programs: Programs, chart: Path, switch: str, kind: str) -> None:
+    assert not of_kind(read(programs.template(chart)), kind)
+    assert of_kind(read(programs.template(chart, "--set", f"{switch}.enabled=true")), kind)
+
+
+def test_dashboards_are_those_of_the_repository(programs: Programs, chart: Path, root: Path) -> None:
+    objects = read(programs.template(chart, "--set", "dashboards.enabled=true"))
+    shown = {
+        name: text
+        for item in of_kind(objects, "ConfigMap")
+        if item["metadata"]["labels"].get("grafana_dashboard") == "1"
+        for name, text in item["data"].items()
+    }
+    sources = {path.name: path.read_text() for path in (root / "deploy" / "grafana").glob("*.json")}
+    assert {name: text.rstrip() for name, text in shown.items()} == {
+        name: text.rstrip() for name, text in sources.items()
+    }
+
+
+def test_settings_and_secrets_of_ones_own_are_mounted(programs: Programs, chart: Path) -> None:
+    objects = read(programs.template(chart, *values(chart, "fleet")))
+    pod = named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]["spec"]
+    assert {"name": "secrets", "secret": {"secretName": "vllm-watchdog"}} in pod["volumes"]
+    mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["/etc/vllm-watchdog/secrets"]["readOnly"] is True
+    objects = read(programs.template(chart, *values(chart, "replicas")))
+    pod = named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]["spec"]
+    assert {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume} == {
+        "my-settings",
+        "my-rules",
+    }
+
+
+def test_the_settings_that_the_chart_writes_load(programs: Programs, chart: Path, tmp_path: Path) -> None:
+    for name in ("fleet", "sidecar"):
+        for item in of_kind(read(programs.template(chart, *values(chart, name))), "ConfigMap"):
+            if "watchdog.yaml" in item["data"]:
+                config = tmp_path / f"{name}.yaml"
+                config.write_text(item["data"]["watchdog.yaml"])
+                assert load(config).targets
+
+
+def test_changed_settings_roll_out_and_changed_rules_do_not(programs: Programs, chart: Path) -> None:
+    def checksum(*arguments: str) -> str:
+        objects = read(programs.template(chart, *arguments))
+        template = named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() != checksum("--set", "config.log.level=debug")
+    assert checksum() == checksum("--set-string", "rules.mine\\.yaml=id: mine")
+
+
+# What the two must agree on; the names of objects around the containers are each way's own.
+def test_chart_and_kustomize_give_the_same_stand_alone_container(
+    programs: Programs, chart: Path, root: Path
+) -> None:
+    by_kustomize = read(programs.kustomize(root / "deploy" / "kubernetes" / "base"))
+    by_chart = read(programs.template(chart))
+    pods = [
+        named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]["spec"]
+        for objects in (by_kustomize, by_chart)
+    ]
+    assert pods[0]["containers"] == pods[1]["containers"]
+    assert pods[0]["securityContext"] == pods[1]["securityContext"]
+    assert volumes(pods[0]) == volumes(pods[1])
+
+
+def test_chart_and_kustomize_give_the_same_sidecar(programs: Programs, chart: Path, root: Path) -> None:
+    by_kustomize = read(programs.kustomize(root / "deploy" / "kubernetes" / "examples" / "sidecar"))
+    pod = named(by_kustomize, "Deployment", "vllm")["spec"]["template"]["spec"]
+    patch = yaml.safe_load(sidecar_patch(programs, chart))["spec"]["template"]["spec"]
+    assert patch["initContainers"] == pod["initContainers"]
+    ours = [each for each in pod["volumes"] if each["name"].startswith("vllm-watchdog")]
+    assert volumes({"volumes": ours}) == volumes(patch)
+    settings = [
+        yaml.safe_load(named(objects, "ConfigMap", "vllm-watchdog-sidecar")["data"]["watchdog.yaml"])
+        for objects in (by_kustomize, read(programs.template(chart, *values(chart, "sidecar"))))
+    ]
+    assert settings[0] == settings[1]
+
+
+def sidecar_patch(programs: Programs, chart: Path) -> str:
+    objects = read(programs.template(chart, *values(chart, "sidecar")))
+    return str(named(objects, "ConfigMap", "vllm-watchdog-sidecar-patch")["data"]["patch.yaml"])
+
+
+def volumes(pod: Object) -> dict[str, str]:
+    return {each["name"]: next(key for key in each if key != "name") for each in pod["volumes"]}
+
+
+def test_the_patch_applies_to_a_deployment(
+    programs: Programs, chart: Path, root: Path, tmp_path: Path
+) -> None:
+    deployment = root / "deploy" / "kubernetes" / "vllm" / "deployment.yaml"
+    (tmp_path / "deployment.yaml").write_text(deployment.read_text())
+    (tmp_path / "patch.yaml").write_text(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: vllm}\n" + sidecar_patch(programs, chart)
+    )
+    (tmp_path / "kustomization.yaml").write_text(
+        "resources: [deployment.yaml]\npatches: [{path: patch.yaml}]\n"
+    )
+    (patched,) = read(programs.kustomize(tmp_path))
+    validate(patched)
+    names = [each["name"] for each in patched["spec"]["template"]["spec"]["initContainers"]]
+    assert names == ["vllm-watchdog"]
+
+
+def test_another_chart_can_take_the_sidecar_from_ours(
+    programs: Programs, chart: Path, root: Path, tmp_path: Path
+) -> None:
+    text = (root / "docs" / "quickstart-sidecar.md").read_text()
+    snippet = text.partition("<!-- a chart of your own -->\n```yaml\n")[2].partition("```")[0]
+    assert snippet
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "vllm-watchdog").symlink_to(chart)
+    (tmp_path / "Chart.yaml").write_text(
+        "apiVersion: v2\nname: mine\nversion: 1.0.0\n"
+        "dependencies: [{name: vllm-watchdog, version: 0.1.0, repository: ''}]\n"
+    )
+    (tmp_path / "values.yaml").write_text(
+        "vllm-watchdog: {fleet: {enabled: false}, sidecar: {enabled: true}}\n"
+    )
+    (tmp_path / "templates" / "deployment.yaml").write_text(snippet)
+    objects = read(programs.template(tmp_path))
+    pod = named(objects, "Deployment", "vllm")["spec"]["template"]["spec"]
+    patch = yaml.safe_load(sidecar_patch(programs, chart))["spec"]["template"]["spec"]
+    assert pod["initContainers"] == patch["initContainers"]
+    assert pod["volumes"] == patch["volumes"]
