@@ -139,14 +139,15 @@ class Fetcher:
         self._wire.resolve(host, port)
         if not self._wire.peer_is_current:
             self._adapter.drop()
-        try:
-            return self._request(url, headers, max_body_bytes)
-        except Exception as error:
-            self._adapter.drop()
-            if not self._closed_by_peer(error):
-                raise
-        self._wire.begin_attempt()
-        return self._request(url, headers, max_body_bytes)
+        while True:
+            try:
+                return self._request(url, headers, max_body_bytes)
+            except Exception as error:
+                self._adapter.drop()
+                if not self._closed_by_peer(error):
+                    raise
+            # With nothing kept any more the next attempt is on a fresh connection, and the last.
+            self._wire.begin_attempt()
 
     def _closed_by_peer(self, error: Exception) -> bool:
         """Tell whether a connection kept from the last exchange was closed, before any answer to this one."""

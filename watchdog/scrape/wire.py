@@ -3,6 +3,7 @@
 import io
 import ipaddress
 import socket
+import ssl
 import threading
 import time
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 # As `socket.getaddrinfo` gives them: family, kind, protocol, canonical name, address.
 Address = tuple[Any, Any, int, str, tuple[Any, ...]]
@@ -227,11 +229,19 @@ class _Response(HTTPResponse):
         self.fp = io.BufferedReader(_Reader(raw, connection, wire))
 
     def begin(self) -> None:
-        super().begin()
-        message: HTTPMessage = self.msg
+        try:
+            super().begin()
+            self._check_header(self.msg)
+        except BaseException:
+            # The library leaves it to the garbage collector where the server closed: an open file until then.
+            self.close()
+            raise
+        self._wire.stage = Stage.READING
+
+    @staticmethod
+    def _check_header(message: HTTPMessage) -> None:
         if message.defects:
             raise HTTPException("a header line that is none")
-        self._wire.stage = Stage.READING
 
 
 class _Timed:
@@ -262,15 +272,50 @@ class _PlainConnection(_Timed, HTTPConnection):  # type: ignore[misc]
     pass
 
 
+class _TlsSocket(ssl.SSLSocket):
+    """Gives the handshake what is left of the deadline, after certificates were loaded; made for one fetcher."""
+
+    wire: ClassVar[Wire]
+
+    def do_handshake(self, block: bool = False) -> None:
+        self.wire.arm(self)
+        super().do_handshake(block)
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        # Used before the handshake only, to see whether the peer is gone; the library then forgets to close.
+        try:
+            return super().recv(buflen, flags)
+        except OSError:
+            self.close()
+            raise
+
+
 class _TlsConnection(_Timed, HTTPSConnection):  # type: ignore[misc]
+    socket_class: ClassVar[type[_TlsSocket]]
+
+    def connect(self) -> None:
+        self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
+        self.ssl_context.sslsocket_class = self.socket_class
+        super().connect()
+
+
+class _EagerPool:
+    """Connects before it sends, as the library takes a reset while connecting for one while sending.
+
+    It also does without the library's warning at each request: who asked not to verify a certificate knows.
+    """
+
+    def _validate_conn(self, conn: Any) -> None:
+        if conn.is_closed:
+            conn.connect()
+
+
+class _PlainPool(_EagerPool, HTTPConnectionPool):
     pass
 
 
-class _TlsPool(HTTPSConnectionPool):
-    def _validate_conn(self, conn: Any) -> None:
-        # As in the library, without its warning at each request: who asked not to verify knows.
-        if conn.is_closed:
-            conn.connect()
+class _TlsPool(_EagerPool, HTTPSConnectionPool):
+    pass
 
 
 class Adapter(HTTPAdapter):
@@ -285,9 +330,10 @@ class Adapter(HTTPAdapter):
         super().init_poolmanager(*arguments, **keywords)
         shared = {"wire": self._wire}
         plain = type("Plain", (_PlainConnection,), shared)
-        tls = type("Tls", (_TlsConnection,), shared)
+        tls_socket = type("TlsSocket", (_TlsSocket,), shared)
+        tls = type("Tls", (_TlsConnection,), {**shared, "socket_class": tls_socket})
         self.poolmanager.pool_classes_by_scheme = {
-            "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "http": type("PlainPool", (_PlainPool,), {"ConnectionCls": plain}),
             "https": type("TlsPool", (_TlsPool,), {"ConnectionCls": tls}),
         }
 
