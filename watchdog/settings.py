@@ -1,14 +1,10 @@
 """All settings: command line over environment over YAML file over defaults; every fault is told at once."""
 
-import ipaddress
 import math
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,73 +23,54 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from watchdog.errors import ConfigError
 from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
 from watchdog.settings_sources import Layer, Layers, command_line, environment_layer, fault_texts, file_layer
+from watchdog.settings_values import (
+    canonical_url,
+    checked_url,
+    duration,
+    hide_path,
+    host_and_port,
+    is_loopback,
+    parse_vllm_args,
+    plain_number,
+    printable,
+    redact_url,
+    split_user_info,
+    with_metrics_path,
+    with_scheme,
+)
 
-HIDDEN = "***"
+__all__ = [
+    "AlertmanagerEndpoint",
+    "AlertmanagerSettings",
+    "Credentials",
+    "Endpoint",
+    "LogSettings",
+    "ModelSettings",
+    "ObjectiveSettings",
+    "ReceiverSettings",
+    "RuleOverride",
+    "RuleSettings",
+    "ScrapeSettings",
+    "Settings",
+    "StateSettings",
+    "TargetSettings",
+    "WebSettings",
+    "WebhookSettings",
+    "duration",
+    "host_and_port",
+    "load",
+    "redact_url",
+    "redacted",
+    "split_user_info",
+]
 
-_SECRET_FLAG = re.compile(r"(api-key|password|secret|-token)$")
-
-
-def _plain_number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not yes or no")  # noqa: TRY004 (pydantic wants ValueError)
-    return value
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must not hold control characters or line breaks")
-    return text
-
-
-def duration(value: Any) -> Any:
-    """Seconds from a number or text such as `90`, `5s`, `1m30s`, `2h`; raises ValueError for other text."""
-    if not isinstance(value, str):
-        return _plain_number(value)
-    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", value.strip())
-    if match and any(match.groups()):
-        pairs = zip(match.groups(), (86400, 3600, 60, 1), strict=True)
-        return sum(float(part) * unit for part, unit in pairs if part)
-    if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", value.strip()):
-        return float(value)
-    raise ValueError("must be a duration such as 5s, 1m30s or 2h")
-
-
-def _checked(url: str) -> str:
-    """Refuse what is no plain http(s) URL; the text of the fault never repeats the URL."""
-    if not url.isprintable() or "\\" in url or any(letter.isspace() for letter in url):
-        raise ValueError("must be a URL without blanks, backslashes or control characters")
-    if len(url) > 2048:
-        raise ValueError("must be at most 2048 characters")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError("must be a URL with a valid host and port") from None
-    if parts.scheme not in {"http", "https"}:
-        raise ValueError("must start with http:// or https://")
-    if not parts.hostname or parts.netloc.endswith(":") or port == 0 or not _is_host(parts.hostname):
-        raise ValueError("must be a URL with a valid host and port")
-    if parts.fragment:
-        raise ValueError("must not have a fragment (#...)")
-    return url
-
-
-def _is_host(host: str) -> bool:
-    if ":" in host:
-        try:
-            return ipaddress.ip_address(host.partition("%")[0]).version == 6
-        except ValueError:
-            return False
-    return len(host) <= 253 and re.fullmatch(r"[\w.-]+", host) is not None
-
-
-Number = Annotated[float, BeforeValidator(_plain_number)]
-Count = Annotated[int, BeforeValidator(_plain_number)]
-Seconds = Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=366 * 86400)]
-Line = Annotated[str, AfterValidator(_printable), Field(max_length=2048)]
+Number = Annotated[float, BeforeValidator(plain_number)]
+Count = Annotated[int, BeforeValidator(plain_number)]
+Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]
+Line = Annotated[str, AfterValidator(printable), Field(max_length=2048)]
 Duration = Annotated[float, BeforeValidator(duration), Field(ge=0, le=366 * 86400)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
-Url = Annotated[str, AfterValidator(_checked)]
+Url = Annotated[str, AfterValidator(checked_url)]
 
 
 class Section(BaseModel):
@@ -136,7 +113,7 @@ class Credentials(Section):
             values = {"url": values}
         if not isinstance(values, dict) or not isinstance(values.get("url"), str):
             return values
-        url, username, password = split_user_info(values["url"].strip())
+        url, username, password = split_user_info(with_scheme(values["url"].strip()))
         moved = {"username": username, "password": password}
         return cls.completed(values | {"url": url} | {key: value for key, value in moved.items() if value})
 
@@ -346,6 +323,14 @@ class WebSettings(Section):
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_cert_file and tls_key_file go together")
         return self
+
+    @field_validator("external_url")
+    @classmethod
+    def _is_public(cls, url: str | None) -> str | None:
+        """It goes into every alert."""
+        if url and (split_user_info(url)[1:] != ("", "") or "?" in url):
+            raise ValueError("must have neither user info nor a query: it is printed in every alert")
+        return url.rstrip("/") if url else url
 
     @property
     def protected(self) -> bool:
@@ -577,98 +562,12 @@ def redacted(settings: Settings) -> dict[str, Any]:
     return hidden
 
 
-def redact_url(url: str) -> str:
-    """`url` without user info and query values, on one line of at most 300 characters; never raises."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return HIDDEN
-    query = "&".join(f"{pair.partition('=')[0]}={HIDDEN}" for pair in parts.query.split("&") if pair)
-    text = urlunsplit((parts.scheme, host, parts.path, query, ""))
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:300]
-
-
-def split_user_info(url: str) -> tuple[str, str, str]:
-    """`url` without its user info, the user name and the password; empty text where there is none."""
-    scheme, mark, rest = url.partition("://")
-    authority, slash, tail = re.match(r"([^/?#]*)([/?#]?)(.*)", rest, re.S).groups()  # type: ignore[union-attr]
-    user_info, at, host = authority.rpartition("@")
-    if not mark or not at:
-        return url, "", ""
-    username, _, password = user_info.partition(":")
-    return f"{scheme}://{host}{slash}{tail}", unquote(username), unquote(password)
-
-
-def host_and_port(url: str) -> str:
-    """`host:port` as written in `url`, without user info; empty where there is none."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
-
-
-def with_metrics_path(url: str) -> str:
-    """A target's URL made whole: `http://` before a bare host:port, /metrics where there is no path."""
-    whole = url if "://" in url else f"http://{url}"
-    try:
-        parts = urlsplit(whole)
-    except ValueError:
-        return whole
-    return urlunsplit(parts._replace(path="/metrics")) if parts.path in {"", "/"} else whole
-
-
-def parse_vllm_args(value: Any) -> Any:
-    """Launch flags as a mapping flag -> value ("" for a bare flag), from a string, a list or a mapping.
-
-    `vllm serve MODEL` before the flags is skipped; underscores in a flag become dashes, as vLLM does.
-    Raises ValueError for quotes that do not close. Anything else is handed back for the model to refuse.
-    """
-    if isinstance(value, dict):
-        named = {_flag(str(key)): "" if each is None else _word(each) for key, each in value.items()}
-        return _without_secrets(named)
-    words = shlex.split(value) if isinstance(value, str) else value
-    if not isinstance(words, Sequence):
-        return words
-    return _without_secrets(_flag_values(list(map(_word, words))))
-
-
-def _flag_values(words: list[str]) -> dict[str, str]:
-    flags: dict[str, str] = {}
-    last = ""
-    for word in words:
-        if re.match(r"--?[a-zA-Z]", word):
-            name, given, text = word.partition("=")
-            last = _flag(name)
-            flags[last] = text
-            last = "" if given else last
-        elif last:
-            flags[last] = f"{flags[last]} {word}".strip()
-    return flags
-
-
-def _without_secrets(flags: dict[str, str]) -> dict[str, str]:
-    """Nothing needs a server's own keys, so they are dropped before they can be printed."""
-    return {name: HIDDEN if _SECRET_FLAG.search(name) and text else text for name, text in flags.items()}
-
-
-def _flag(name: str) -> str:
-    bare = name.lstrip("-").replace("_", "-")
-    return f"-{bare}" if len(bare) == 1 else f"--{bare}"
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
 def _distinct(entries: list[Any], attribute: str) -> list[Any]:
     seen: dict[str, int] = {}
     faults = []
     for index, entry in enumerate(entries):
         value = getattr(entry, attribute)
-        identity = _canonical(value) if attribute == "url" else value
+        identity = canonical_url(value) if attribute == "url" else value
         first = seen.setdefault(identity, index)
         if first != index:
             shown = redact_url(value) if attribute == "url" else value
@@ -678,23 +577,10 @@ def _distinct(entries: list[Any], attribute: str) -> list[Any]:
     return entries
 
 
-def _canonical(url: str) -> str:
-    parts: SplitResult = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.scheme}://{(parts.hostname or '').rstrip('.')}:{port}{parts.path or '/'}?{parts.query}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _risks(settings: Settings) -> list[str]:
     risks = []
     web = settings.web
-    if not web.protected and not _is_loopback(web.host):
+    if not web.protected and not is_loopback(web.host):
         risks.append(
             f"web.host is {web.host} and nobody has to sign in: anyone who reaches port {web.port} can read "
             "the diagnosis and post alerts; set web.bearer_token_file or web.username"
@@ -717,11 +603,5 @@ def _hidden(value: Any, key: str = "", parent: str = "") -> Any:
         return [_hidden(each, key, parent) for each in value]
     if isinstance(value, str) and (key.endswith("url") or key == "urls"):
         secret_path = parent in _WHOLE_URL_HIDDEN or key in _WHOLE_URL_HIDDEN
-        return _without_path(value) if secret_path else redact_url(value)
+        return hide_path(value) if secret_path else redact_url(value)
     return value
-
-
-def _without_path(url: str) -> str:
-    """A webhook's path is often its secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{HIDDEN}"

@@ -145,7 +145,7 @@ class _Counter(_Series):
 
 def label_value(text: str) -> str:
     """`text` as a label: UTF-8 for certain (one bad label would cost the whole page), of bounded length."""
-    shown = text.encode("utf-8", "replace").decode()
+    shown = text if text.isascii() else text.encode("utf-8", "replace").decode()
     return shown if len(shown) <= MAX_LABEL_CHARACTERS else shown[: MAX_LABEL_CHARACTERS - 3] + "..."
 
 

@@ -31,6 +31,7 @@ from watchdog.web.bodies import (
     ReloadBody,
     RuleBody,
     RulesBody,
+    TargetBodies,
     TargetsBody,
     clean,
     diagnosis_body,
@@ -126,9 +127,13 @@ def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float
 
 
 def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
+    bodies = TargetBodies()
+
     @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
-    async def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
-        return page.diagnosis_page(_diagnosis(state, parameters.target, wall()), len(state.rules.rules))
+    def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
+        return page.diagnosis_page(
+            _diagnosis(state, bodies, parameters.target, wall()), len(state.rules.rules)
+        )
 
     @app.get(
         "/diagnose",
@@ -137,20 +142,20 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         tags=["diagnosis"],
         responses=_NOT_FOUND | _TEXT_TOO,
     )
-    async def diagnose(parameters: Annotated[DiagnoseParameters, Query()]) -> Response:
+    def diagnose(parameters: Annotated[DiagnoseParameters, Query()]) -> Response:
         """Answers from the last scrape of each target and never waits for the next."""
-        body = _diagnosis(state, parameters.target, wall())
+        body = _diagnosis(state, bodies, parameters.target, wall())
         if parameters.format is Form.TEXT:
             return PlainTextResponse(clean(diagnosis_text(body)))
         return BodyResponse(body)
 
 
-def _diagnosis(state: ServiceState, name: str | None, wall: float) -> DiagnosisBody:
+def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall: float) -> DiagnosisBody:
     targets = state.targets()
     fleet = state.fleet_incidents()
     if name is not None:
         targets, fleet = [_named(targets, name)], []
-    return diagnosis_body(targets, state.snapshots(), fleet, wall)
+    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body)
 
 
 def _named(targets: Sequence[Target], name: str) -> Target:

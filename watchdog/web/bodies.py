@@ -1,7 +1,7 @@
 """The JSON that the API speaks, made from snapshots; the text and the page read the same bodies."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -267,10 +267,8 @@ class ErrorBody(Body):
 
 def plain(value: Any) -> Any:
     """Dataclass values as what JSON can hold: NaN and infinity are None, lone surrogates become `?`."""
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, str):
-        return clean(value)
+        return clean(value.value if isinstance(value, Enum) else value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -282,7 +280,7 @@ def plain(value: Any) -> Any:
 
 def clean(text: str) -> str:
     """`text` as UTF-8 can carry it: one bad label must not break the answer about all other servers."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def time_text(wall: float | None) -> str | None:
@@ -307,9 +305,11 @@ def diagnosis_body(
     snapshots: Mapping[str, Snapshot],
     fleet: Sequence[Incident],
     wall: float,
+    make: Callable[[Target, Snapshot | None, float], TargetBody] | None = None,
 ) -> DiagnosisBody:
-    """The diagnosis of these targets; one without a snapshot is `starting`."""
-    bodies = [target_body(target, snapshots.get(target.name), wall) for target in targets]
+    """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one."""
+    make = make or target_body
+    bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
     verdicts = [body.verdict for body in bodies]
     if any(incident.state is State.FIRING for incident in fleet):
         severities = {incident.severity for incident in fleet if incident.state is State.FIRING}
@@ -355,6 +355,23 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
         notes=plain(snapshot.notes),
         hints=plain(snapshot.hints),
     )
+
+
+class TargetBodies:
+    """Bodies made once a snapshot, however many callers ask before the next one; only the age is told anew."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Snapshot, TargetBody]] = {}
+
+    def body(self, target: Target, snapshot: Snapshot | None, wall: float) -> TargetBody:
+        """As `target_body`."""
+        made = self._made.get(target.name)
+        if snapshot is None:
+            return target_body(target, None, wall)
+        if made is None or made[0] is not snapshot:
+            made = (snapshot, target_body(target, snapshot, wall))
+            self._made[target.name] = made
+        return made[1].model_copy(update={"scrape_age_seconds": _age(snapshot, wall)})
 
 
 def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
