@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -80,10 +80,14 @@ class Section(BaseModel):
         extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False, validate_default=True
     )
 
+    hides_paths: ClassVar[bool] = False
+    """Whether even the path of a URL in here may be a secret, as that of a chat's webhook is."""
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        show = hide_path if self.hides_paths else redact_url
         for name, value in super().__repr_args__():
             is_url = name is not None and name.endswith("url") and isinstance(value, str)
-            yield name, redact_url(value) if is_url else value
+            yield name, show(value) if is_url else value
 
 
 class Credentials(Section):
@@ -399,6 +403,8 @@ class AlertmanagerSettings(Section):
 class WebhookSettings(Credentials):
     """A URL that gets Alertmanager's webhook JSON (version 4)."""
 
+    hides_paths = True
+
     name: Line = Field(
         default="", description="Its name in logs and metrics; host:port of the URL where not given."
     )
@@ -418,6 +424,8 @@ class WebhookSettings(Credentials):
 
 class ReceiverSettings(Section):
     """POST /alertmanager: alerts that others raised, answered with what we know of that server."""
+
+    hides_paths = True
 
     enabled: bool = Field(default=True, description="Accept alerts.")
     label_to_target: dict[LabelName, LabelName] = Field(

@@ -23,11 +23,11 @@ def duration(value: Any) -> Any:
     """Seconds from a number or text such as `90`, `5s`, `1m30s`, `2h`; raises ValueError for other text."""
     if not isinstance(value, str):
         return plain_number(value)
-    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", value.strip())
+    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", value.strip(), re.ASCII)
     if match and any(match.groups()):
         pairs = zip(match.groups(), (86400, 3600, 60, 1), strict=True)
         return sum(float(part) * unit for part, unit in pairs if part)
-    if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", value.strip()):
+    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", value.strip()):
         return float(value)
     raise ValueError("must be a duration such as 5s, 1m30s or 2h")
 
@@ -169,8 +169,8 @@ def _without_secrets(flags: dict[str, str]) -> dict[str, str]:
 
 
 def _flag(name: str) -> str:
-    bare = name.lstrip("-").replace("_", "-")
-    return f"-{bare}" if len(bare) == 1 else f"--{bare}"
+    dashes = name[: len(name) - len(name.lstrip("-"))] or "--"
+    return dashes + name.lstrip("-").replace("_", "-")
 
 
 def _word(value: Any) -> str:

@@ -14,6 +14,12 @@ Place = tuple[str | int, ...]
 MAX_CHARACTERS = 1024 * 1024
 MAX_DEPTH = 50
 
+# What PyYAML gives to nodes that have no tag of their own.
+_PLAIN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ("map", "seq", "str", "null", "bool", "int", "float", "timestamp", "merge", "value")
+)
+
 NULL = re.compile(r"(?:~|null|Null|NULL|)$")
 BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
 INTEGER = re.compile(r"[-+]?[0-9]+$")
@@ -85,6 +91,8 @@ def _text(error: yaml.MarkedYAMLError, name: str) -> str:
 
 def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
+    if node.tag not in _PLAIN_TAGS:
+        _refuse(f"the tag {node.tag} is not allowed", node.start_mark)
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, place, lines)
     if isinstance(node, yaml.SequenceNode):
@@ -106,9 +114,6 @@ def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> d
 
 def _scalar(node: Any) -> Any:
     text: str = node.value
-    explicit = node.tag not in {"tag:yaml.org,2002:str", *_IMPLICIT}
-    if explicit:
-        _refuse(f"the tag {node.tag} is not allowed", node.start_mark)
     if node.style is not None:
         return text
     if NULL.match(text):
@@ -120,8 +125,3 @@ def _scalar(node: Any) -> Any:
     if len(text) <= 40 and REAL.match(text):
         return float(text)
     return text
-
-
-_IMPLICIT = frozenset(
-    f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "timestamp", "merge", "value")
-)
