@@ -254,11 +254,11 @@ class Service:
             self._notifiers.observe(ended, steady_seconds(), time.time())
 
     def _knows(self, key: Key) -> bool:
-        return key.target in self._watches and self._rules.by_id(key.rule) is not None
+        return key.target in self._watches and self._rules.find(key.rule) is not None
 
     def _as_stored(self, incident: Incident) -> Stored:
         seconds = self._restored.pending_seconds.get(incident.key, 0.0)
-        rule = self._rules.by_id(incident.key.rule)
+        rule = self._rules.find(incident.key.rule)
         if incident.state is State.FIRING and rule is not None:
             seconds = max(seconds, rule.for_seconds)
         return Stored(incident, seconds)

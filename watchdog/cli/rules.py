@@ -46,7 +46,7 @@ def show(
 ) -> None:
     """Shows one rule: what it looks at, what it says, what to do, and how it can be wrong."""
     rules = load_rules(rule_settings(more))
-    rule = rules.by_id(identity)
+    rule = rules.find(identity)
     if rule is None:
         near = nearest(identity, [each.id for each in rules.rules])
         raise WatchdogError(f"there is no rule {identity!r}" + (f" ({near})" if near else ""))
@@ -123,8 +123,8 @@ def score_recordings(
 
 
 def _with_shipped(folder: Path) -> RuleSettings:
-    """A user's rules may explain ours, so both are read."""
-    return RuleSettings(directories=[folder])
+    """A user's rules may explain ours, so both are read, unless the settings leave ours out."""
+    return RuleSettings(directories=[folder], shipped=rule_settings(None).shipped)
 
 
 def _rules_of(folder: Path) -> tuple[Rule, ...]:
