@@ -18,7 +18,6 @@ TOKEN_BUDGETS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 # --no-x came with the boolean flags' common form: seen in 0.9.0.1, not yet in 0.8.0.
 _NEGATIVE_SINCE = version("0.9.0")
 _NEGATIVE_ABSENT_IN = version("0.8.0")
-_NEGATIVE = "--no-"
 
 
 class Kind(StrEnum):
@@ -64,6 +63,8 @@ class Flag:
     once: bool
     spellings: tuple[str, ...]
     defaults: tuple[Default, ...]
+    negates: str | None = None
+    """The switch it is the negative form of."""
 
     def presence(self, running: Version, engine: Engine) -> Truth:
         """Whether that version takes it and that engine heeds it; unknown between two versions looked at."""
@@ -110,33 +111,19 @@ def all_flags() -> Mapping[str, Flag]:
 
 
 def find_flag(name: str) -> Flag | None:
-    """The flag of that name, short spelling or negative form (a flag of its own); None where unknown."""
-    spelled = _by_spelling().get(normal(name))
-    if spelled or not is_negative(name):
-        return spelled
-    positive = all_flags().get(positive_name(name))
-    return _negative(positive) if positive and positive.kind is Kind.SWITCH else None
+    """The flag of that name, spelling or negative form (`--no-x`, a flag of its own); None where unknown."""
+    return _by_spelling().get(name) or _by_spelling().get(name.strip().replace("_", "-"))
 
 
-def normal(name: str) -> str:
-    """A flag as vLLM's parser reads it: `--max_num_seqs` is `--max-num-seqs`."""
-    return name.strip().replace("_", "-") if name.startswith("--") else name.strip()
-
-
-def is_negative(name: str) -> bool:
-    """Whether it is the form that switches off."""
-    return normal(name).startswith(_NEGATIVE)
-
-
-def positive_name(name: str) -> str:
-    """The switch behind its negative form; any other flag is itself."""
-    return "--" + normal(name).removeprefix(_NEGATIVE) if is_negative(name) else normal(name)
+def own_flag(flag: Flag) -> Flag:
+    """The flag whose value or state a server shows: the switch itself for its negative form."""
+    return all_flags()[flag.negates] if flag.negates else flag
 
 
 def lever(name: str) -> str:
     """What a flag moves: two flags with one lever can contradict each other."""
-    flag = find_flag(positive_name(name))
-    return (flag.falls_to or flag.name) if flag else positive_name(name)
+    flag = find_flag(name)
+    return (flag.negates or flag.falls_to or flag.name) if flag else name
 
 
 def default_token_budget(
@@ -168,15 +155,18 @@ def _default_number(
 @cache
 def _by_spelling() -> Mapping[str, Flag]:
     flags = all_flags().values()
-    return MappingProxyType({name: flag for flag in flags for name in (flag.name, *flag.spellings)})
+    spelled = {name: flag for flag in flags for name in (flag.name, *flag.spellings)}
+    negative = {each.name: each for flag in flags if flag.kind is Kind.SWITCH for each in [_negative(flag)]}
+    return MappingProxyType(negative | spelled)
 
 
-def _negative(positive: Flag) -> Flag:
+def _negative(switch: Flag) -> Flag:
     return replace(
-        positive,
-        name=_NEGATIVE + positive.name.removeprefix("--"),
-        since=_later(positive.since, _NEGATIVE_SINCE),
-        absent_in=_later(positive.absent_in, _NEGATIVE_ABSENT_IN),
+        switch,
+        name=f"--no-{switch.name.removeprefix('--')}",
+        negates=switch.name,
+        since=_later(switch.since, _NEGATIVE_SINCE),
+        absent_in=_later(switch.absent_in, _NEGATIVE_ABSENT_IN),
         only_if_set=False,
         spellings=(),
         defaults=(),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isclose
 
-from watchdog.diagnosis.flags import Flag, Kind, all_flags, known_versions, normal
+from watchdog.diagnosis.flags import Flag, Kind, all_flags, known_versions
 from watchdog.diagnosis.gpus import MemoryClass
 from watchdog.signals.version import V0_GONE_FROM, Engine, Version, VersionRange, default_engine, version
 
@@ -21,8 +21,8 @@ _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "
 class ServerContext:
     """What is known of a server beside its counters; None and empty where nothing is.
 
-    `config` are the labels of cache_config_info, `args` the launch arguments the owner told ("" for a bare
-    flag): given any, they are taken to be all.
+    `config` are the labels of cache_config_info, `args` the launch arguments the owner told (dashes in their
+    names, "" for a bare flag): given any, they are taken to be all.
     """
 
     version: Version | None = None
@@ -118,11 +118,9 @@ def _label(flag: Flag, context: ServerContext) -> str | None:
 
 def _argument(flag: Flag, context: ServerContext) -> str | None:
     """The told value; "" for a bare flag becomes "true", and the negative form of a switch "false"."""
-    negative = f"--no-{flag.name.removeprefix('--')}"
-    for name, value in context.args.items():
-        written = normal(name)
-        if flag.kind is Kind.SWITCH and written == negative:
-            return "false"
-        if written in {flag.name, *flag.spellings}:
-            return value or "true"
-    return None
+    if not context.args:
+        return None
+    if flag.kind is Kind.SWITCH and f"--no-{flag.name.removeprefix('--')}" in context.args:
+        return "false"
+    told = (context.args.get(name) for name in (flag.name, *flag.spellings))
+    return next((value or "true" for value in told if value is not None), None)

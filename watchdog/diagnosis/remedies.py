@@ -1,8 +1,8 @@
 """Which of a rule's remedies are worth acting on for this server, this version and this load."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from watchdog.diagnosis.flags import Flag, Kind, all_flags, find_flag, is_negative, positive_name
+from watchdog.diagnosis.flags import Flag, Kind, all_flags, find_flag, own_flag
 from watchdog.diagnosis.hints import missing_expectations
 from watchdog.diagnosis.launch import (
     ServerContext,
@@ -82,38 +82,38 @@ def _flag(remedy: RemedyRule) -> Flag | None:
     return find_flag(remedy.flag) if remedy.flag else None
 
 
-def _own(flag: Flag) -> Flag:
-    """The flag whose value or state the server shows: the switch itself for its negative form."""
-    return all_flags().get(positive_name(flag.name), flag)
-
-
 def _quotes_value(text: Template) -> bool:
     return any(part.name == VALUE for part in text.parts)
 
 
 def _condition(remedy: RemedyRule, value: str | None, context: ServerContext) -> str | None:
     """Empty where every version the server may be can use it, None where none can, else what it hangs on."""
-    truths = {_is_usable(remedy, value, build, context) for build in builds(context)}
+    possible = builds(context)
+    truths = {_is_usable(remedy, value, build, context) for build in possible}
     if truths == {Truth.YES}:
         return ""
     if truths == {Truth.NO}:
         return None
-    known = ", ".join(_ends(remedy))
+    known = ", ".join(_ends(remedy, [running for running, _ in possible]))
     return f"if your version has it ({known})" if known else "if your version has it"
 
 
-def _ends(remedy: RemedyRule) -> Iterator[str]:
-    """Between which versions a remedy makes sense, as people say it."""
-    flag = _flag(remedy)
-    since = remedy.first_version or (str(flag.since) if flag and flag.since else "")
-    if since:
+def _ends(remedy: RemedyRule, possible: Sequence[Version]) -> Iterator[str]:
+    """Where among the possible versions the remedy begins and ceases to make sense, as people say it."""
+    flag, oldest, newest = _flag(remedy), min(possible), max(possible)
+    since = version(remedy.first_version) if remedy.first_version else flag.since if flag else None
+    if since and oldest < since:
         yield f"since {since}"
+    if remedy.last_version and newest > version(remedy.last_version):
+        yield f"up to {remedy.last_version}"
     if flag is None:
         return
-    on_from = (row.versions.low for row in flag.defaults if row.value == "on")
-    yield from (f"on by default from {low}" for low in on_from if low and flag.kind is Kind.SWITCH)
-    if flag.gone_in:
-        yield f"gone in {flag.gone_in}"
+    if flag.kind is Kind.SWITCH:
+        on_from = (row.versions.low for row in flag.defaults if row.value == "on")
+        yield from (f"on by default from {low}" for low in on_from if low and newest >= low)
+    ceases = flag.gone_in or flag.useless_from
+    if ceases and newest >= ceases:
+        yield f"gone in {flag.gone_in}" if flag.gone_in else f"of no use from {ceases}"
 
 
 def _is_usable(
@@ -136,9 +136,9 @@ def _is_so_already(
     flag: Flag, value: str | None, build: tuple[Version, Engine], context: ServerContext
 ) -> bool:
     """Whether that version does by default, or the server by its settings, what the remedy asks for."""
-    own = _own(flag)
+    own = own_flag(flag)
     if flag.kind is Kind.SWITCH and not flag.only_if_set:
-        return is_on(own, *build, context) is not is_negative(flag.name)
+        return is_on(own, *build, context) is (flag.negates is None)
     if value is None or given_values(own, context):
         return False
     return same_value(value, own.default(*build, context.memory_class, context.max_model_len))
@@ -153,7 +153,7 @@ def _with_condition(action: str, condition: str) -> str:
 
 def _is_moot(flag: Flag, remedy: RemedyRule, value: str | None, context: ServerContext) -> bool:
     """Whether the remedy changes nothing, or cannot be, given what is set."""
-    own = _own(flag)
+    own = own_flag(flag)
     given = given_values(own, context)
     if flag.only_if_set and is_set(own, context) is False:
         return True
@@ -225,10 +225,10 @@ def _direction(remedy: RemedyRule, value: str | None, context: ServerContext) ->
     if flag is None:
         return remedy.direction
     if flag.kind is Kind.SWITCH or (flag.only_if_set and value is None):
-        return "off" if is_negative(flag.name) or flag.only_if_set else "on"
+        return "off" if flag.negates or flag.only_if_set else "on"
     if remedy.direction in {Direction.RAISE, Direction.LOWER}:
         return remedy.direction
-    goal, now = amount(value), amount(present_value(_own(flag), context))
+    goal, now = amount(value), amount(present_value(own_flag(flag), context))
     if goal is not None and now is not None and goal != now:
         return "raise" if goal > now else "lower"
     return "set" if value is not None else None

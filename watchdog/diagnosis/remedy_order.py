@@ -58,7 +58,7 @@ def _order_faults(rule: Rule) -> Iterator[str]:
             yield from _share_faults(remedy)
         if flag in _POOL_ORDER:
             if last and _POOL_ORDER[flag] < _POOL_ORDER[last]:
-                yield f"{flag} comes before {last}: model length, quantisation, memory share last"
+                yield f"{flag} belongs before {last}: model length, quantisation, memory share last"
             last = flag
 
 
