@@ -234,6 +234,12 @@ def test_a_text_with_anything_but_names_and_formats_is_refused(text: str, column
     assert caught.value.column == column
 
 
+def test_a_text_may_quote_the_facts_that_are_no_numbers() -> None:
+    template = Template.read("{failure} ({version})", SIGNALS)
+    assert template.names == ()
+    assert render_text(template, dict[str, float]().get, texts={"failure": "refused"}) == "refused (unknown)"
+
+
 def test_the_rules_own_tests_pass(rule: Rule) -> None:
     assert all(result.passed for result in rules.test_rule(rule))
 
@@ -336,6 +342,8 @@ CHANGES = [
     ("  least_ratio:", "  failure:", "`failure` cannot name a parameter"),
     ("  least_ratio:", "  Least:", "`Least` cannot name a parameter"),
     ("  least_ratio:", "  idle: {value: 1, unit: s, why: w}\n  least_ratio:", "uses the parameter `idle`"),
+    ("parameters:\n", "parameters:\n  other: 5\n", "the parameter `other` is a mapping of fields"),
+    ("{value: 0.75, ", "{", "`value` is missing"),
     ("parameters:\n", "parameters: [a]\nparamters:\n", "`parameters` is a mapping"),
     ('when: ["waiting > 0", "kv_usage_ratio > least_ratio"]', "when: []", "`when` is empty"),
     ('when: ["waiting > 0", "kv_usage_ratio > least_ratio"]', "when: waiting > 0", "`when` is a list"),

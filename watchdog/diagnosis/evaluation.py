@@ -62,6 +62,8 @@ def number_function(node: NumberNode, parameters: Mapping[str, float]) -> Number
     """A function that computes the number; parameters are bound into it."""
     constant = _constant(node, parameters)
     match node:
+        case Number(value=value):
+            return lambda _lookup: value
         case _ if constant is not None:
             return lambda _lookup: constant
         case Name(name=name):
@@ -72,7 +74,6 @@ def number_function(node: NumberNode, parameters: Mapping[str, float]) -> Number
             return _arithmetic(sign, number_function(left, parameters), number_function(right, parameters))
         case Extreme(function=function, operands=operands):
             return _extreme(function, [number_function(operand, parameters) for operand in operands])
-    raise TypeError(node)
 
 
 def truth_function(node: TruthNode, parameters: Mapping[str, float]) -> TruthFunction:
@@ -102,8 +103,7 @@ def _constant(node: NumberNode, parameters: Mapping[str, float]) -> float | None
             return None if turned is None else -turned
         case Arithmetic(operator=sign, left=left, right=right):
             first, second = _constant(left, parameters), _constant(right, parameters)
-            known = first is not None and second is not None
-            return _arithmetic(sign, lambda _: first, lambda _: second)(parameters.get) if known else None
+            return _arithmetic(sign, lambda _: first, lambda _: second)(parameters.get)
     return None
 
 

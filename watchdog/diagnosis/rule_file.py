@@ -30,7 +30,10 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(slots=True)
 class Node:
-    """A scalar (`text`), a list (`items`) or a mapping (`entries`); line and column count from 1."""
+    """A scalar (`text`; `plain` without quotes), a list (`items`) or a mapping (`entries`).
+
+    Line and column count from 1.
+    """
 
     kind: str
     line: int
@@ -43,8 +46,6 @@ class Node:
     @property
     def is_text(self) -> bool:
         """Whether every reader of YAML takes it for a text, and not for a number, a truth or nothing."""
-        if self.kind != "scalar":
-            return False
         if not self.plain:
             return True
         return bool(_RESOLVER.resolve(yaml.ScalarNode, self.text, (True, False)) == _TEXT_TAG)
@@ -109,13 +110,10 @@ class RuleFile:
     def _document(self, text: str) -> Node | None:
         try:
             roots = _Builder(self, yaml.parse(text, Loader=_Loader)).roots()
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = Node("scalar", mark.line + 1, mark.column + 1) if mark else None
-            self.fault(place, f"not YAML: {error.problem or error.context}")
-            return None
         except yaml.YAMLError as error:
-            self.fault(None, f"not YAML: {error}")
+            mark = getattr(error, "problem_mark", None)
+            place = Node("scalar", mark.line + 1, mark.column + 1) if mark else None
+            self.fault(place, f"not YAML: {getattr(error, 'problem', error)}")
             return None
         if len(roots) != 1 or roots[0].kind != "mapping":
             self.fault(roots[-1] if roots else None, "a rule file is one mapping", "it starts with `id:`")
