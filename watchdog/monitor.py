@@ -152,7 +152,7 @@ class Monitor:
         facts.update(self._restarts.facts(at))
         facts.update(self._server.facts("", ""))
         if page is not None:
-            facts.update(engines.facts(lookups))
+            facts.update(engines.facts(engines.of_one_model(lookups)))
             facts["blind_rules"] = float(len({blind.rule for blind in judged.blind}))
         subject = Subject(self.target.name)
         view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)

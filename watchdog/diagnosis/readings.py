@@ -14,6 +14,12 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "generation_tokens_per_second": ("generation_tokens_per_second", "Tokens generated a second."),
         "finished_requests_per_second": ("finished_per_second", "Requests finished a second."),
         "arrivals_per_second": ("arrivals_per_second", "Requests that came, a second."),
+        "window_first_tokens": ("first_tokens", "Requests that got their first token in the last 30 s."),
+        "running_mean_requests": ("running_mean", "Mean requests in the batch over the last 30 s."),
+        "standing_queue_requests": (
+            "waiting_recent_min",
+            "Shortest queue of the last 15 s: what never emptied.",
+        ),
         "running_requests": ("running_last", "Requests in the batch."),
         "waiting_requests": ("waiting_last", "Requests in the queue."),
         "kv_usage_ratio": ("kv_usage_last_ratio", "Share of the KV pool held by live requests."),

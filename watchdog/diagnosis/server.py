@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from watchdog.diagnosis.gpus import decode_ceiling_tokens_per_second, find_gpu
+from watchdog.diagnosis.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
 from watchdog.diagnosis.remedies import ServerContext
 from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
 from watchdog.signals.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
@@ -77,6 +77,7 @@ class ServerFacts:
                 config=self._config(engine),
                 args=self._told.vllm_args,
                 max_model_len=self._max_model_len(),
+                memory_class=gpu.memory_class if (gpu := self._gpu()) else None,
             )
         return self._contexts[engine]
 
@@ -130,9 +131,12 @@ class ServerFacts:
             if number is not None:
                 yield name, float(number)
 
+    def _gpu(self) -> Gpu | None:
+        return find_gpu(self._told.gpu) if self._told.gpu else None
+
     def _ceiling(self) -> float | None:
         told = self._told
-        gpu = find_gpu(told.gpu) if told.gpu else None
+        gpu = self._gpu()
         bandwidth = told.memory_bandwidth_bytes_per_second or (
             gpu.bandwidth_bytes_per_second if gpu else None
         )

@@ -6,6 +6,7 @@ them, a quantile that falls in the open bucket is `AtLeast` its bound.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isinf, isnan
 
 from watchdog.signals.history import Frame, Selector, Span
@@ -359,6 +360,51 @@ class Rate(Node):
 
     def metrics(self) -> frozenset[str]:
         return frozenset({self.selector.metric})
+
+
+@dataclass(frozen=True, slots=True)
+class LastingRate(Node):
+    """The lower of the rates of the window's last two thirds: a burst of a few seconds does not raise it.
+
+    Where pages are so far apart that there are no thirds, of its halves.
+    """
+
+    selector: Selector
+
+    def evaluate(self, view: View) -> float | None:
+        span = view.window
+        if span is None or len(span.frames) < 3:
+            return None
+        rates = []
+        for part in _parts(span)[-2:]:
+            grown = part.increase(self.selector)
+            if grown is None:
+                return None
+            rates.append(grown / part.seconds)
+        return min(rates, default=None)
+
+    def promql(self, window: str) -> str:
+        last, before = (
+            Rate(self.selector).promql("10s").replace("[10s]", f"[10s] offset {offset}")
+            for offset in ("0s", "10s")
+        )
+        return f"(({last}) < ({before})) or ({before}) or ({last})"
+
+    def metrics(self) -> frozenset[str]:
+        return frozenset({self.selector.metric})
+
+
+def _parts(span: Span) -> list[Span]:
+    """The span in three parts of about equal time (two where it has three frames); neighbours share a frame."""
+    count = min(3, len(span.frames) - 1)
+    begin = span.frames[0].at
+    edges = [0]
+    for part in range(1, count):
+        goal = begin + span.seconds * part / count
+        nearest = min(range(1, len(span.frames) - 1), key=lambda index: abs(span.frames[index].at - goal))
+        edges.append(nearest)
+    edges.append(len(span.frames) - 1)
+    return [Span(span.history, span.frames[a : b + 1], span.subject) for a, b in pairwise(edges) if b > a]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from watchdog.signals.algebra import (
     Increase,
     IncreaseOrZero,
     Label,
+    LastingRate,
     Mean,
     MeanWhile,
     NewestLabel,
@@ -300,6 +301,12 @@ def _kv_pool() -> Iterator[Signal]:
     )
     yield Signal("pool_tokens", "tokens", "Tokens the KV pool holds.", Fact("pool_tokens"))
     yield Signal(
+        "fp8_pool_tokens",
+        "tokens",
+        "Tokens the same memory holds with an fp8 cache; unknown where the cache is quantised already.",
+        Fact("fp8_pool_tokens"),
+    )
+    yield Signal(
         "pool_tokens_before_restart",
         "tokens",
         "Tokens the pool held before the last restart, configured alike.",
@@ -371,6 +378,12 @@ def _traffic() -> Iterator[Signal]:
         "1/s",
         "Requests that came, a second: first tokens plus the growth of the queue.",
         Bounded((_first_tokens + GaugeDelta(_WAITING)) / WindowSeconds(), lowest=0.0),
+    )
+    yield Signal(
+        "first_tokens_lasting_per_second",
+        "1/s",
+        "First tokens a second in the weaker of the last two thirds of the window: a short burst leaves it low.",
+        LastingRate(_FIRST_TOKENS),
     )
     yield Signal(
         "prompt_tokens_per_second",
@@ -796,17 +809,12 @@ def _engines() -> Iterator[Signal]:
         "Shortest standing queue among the engines.",
         Fact("engine_waiting_least"),
     )
+    yield Signal("targets", "targets", "Targets that serve one model and answer.", Fact("targets"))
     yield Signal(
         "hit_ratio_spread",
         "ratio",
         "Best less worst prefix hit ratio among the targets of a model.",
         Fact("hit_ratio_spread"),
-    )
-    yield Signal(
-        "imbalance_seconds",
-        "s",
-        "How long one engine did next to nothing while others worked.",
-        Fact("imbalance_seconds"),
     )
 
 

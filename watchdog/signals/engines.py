@@ -7,8 +7,16 @@ from watchdog.model import Subject
 Lookup = Callable[[str], float | None]
 
 
+def of_one_model(engines: Mapping[Subject, Lookup]) -> dict[Subject, Lookup]:
+    """The engines of the model that has most: two models on one port share no work, and are not compared."""
+    models: dict[str, dict[Subject, Lookup]] = {}
+    for subject, lookup in engines.items():
+        models.setdefault(subject.model_name, {})[subject] = lookup
+    return max(models.values(), key=len, default={})
+
+
 def facts(engines: Mapping[Subject, Lookup]) -> Iterator[tuple[str, float]]:
-    """The facts of the target's signals about its engines; figures that an engine lacks are left out."""
+    """The facts about the engines (or targets) of one model; figures that one of them lacks are left out."""
     yield "engines", float(len(engines))
     if len(engines) < 2:
         return

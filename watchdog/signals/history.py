@@ -1,7 +1,7 @@
 """A bounded ring of pages of one target, cut at the restarts of each engine."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
@@ -376,5 +376,5 @@ def _begin(history: History, subject: Subject) -> int | None:
     epoch = history.epoch(subject.model_name, subject.engine)
     if epoch is None or not history.frames:
         return None
-    begin = bisect_right(history.times, epoch - 1e-9)
+    begin = bisect_left(history.times, epoch)
     return begin if begin < len(history.frames) else None
