@@ -225,7 +225,7 @@ class Service:
         limits = FetchLimits(settings.deadline_seconds(entry.name), settings.scrape.max_body_bytes)
         watch = Watch(entry.target(), Fetcher(entry.endpoint(), limits), self._rules, self._publish)
         if before is not None:
-            watch.restore(before.live())
+            watch.take_over(before)
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
         return watch
 

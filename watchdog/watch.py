@@ -56,6 +56,7 @@ class Watch:
         self._raised_in_a_row = 0
         self._step = threading.Lock()
         self._closed = False
+        self._taken_up: list[Restored] = []
         self._facts_due_at = float("-inf")
 
     def cycle(self) -> None:
@@ -107,16 +108,23 @@ class Watch:
     def restore(self, incidents: Iterable[Restored]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
-            self._monitor.restore(incidents, self._steady())
+            self._taken_up = list(incidents)
+            self._monitor.restore(self._taken_up, self._steady())
+
+    def take_over(self, before: "Watch") -> None:
+        """Goes on where another watch of the same target ends: with what it said last, and its incidents."""
+        self.snapshot = before.snapshot
+        self.restore(before.live())
 
     def live(self) -> list[Restored]:
         """The incidents that are not over, as another watch can take them up."""
         with self._step:
+            if self.snapshot is None:
+                return self._taken_up
             pending = self._monitor.pending_seconds()
-            incidents = self.snapshot.incidents if self.snapshot is not None else ()
             return [
                 Restored(each, pending.get(str(each.key), 0.0))
-                for each in incidents
+                for each in self.snapshot.incidents
                 if each.state is not State.RESOLVED
             ]
 
