@@ -267,7 +267,7 @@ def test_a_rules_own_versions_narrow_further_also_without_a_flag() -> None:
     assert offered(late_only, ServerContext(version=version("0.31.0"))) is None
     hung = offered(late_only, ServerContext())
     assert hung is not None
-    assert hung.action == "Do, if your version has it (since 0.26.0, up to 0.30.0)."
+    assert hung.action == "Do, if your version is 0.26.0 or later and 0.30.0 or earlier."
 
 
 def test_a_flag_nobody_knows_is_offered_with_a_doubt() -> None:
@@ -399,6 +399,16 @@ def test_a_value_that_is_the_default_is_not_offered() -> None:
     remedy = {"flag": "--stream-interval", "value": "1"}
     assert offered(remedy, LATE) is None
     assert offered(remedy, replace(LATE, args={"--stream-interval": "10"})) is not None
+
+
+def test_what_is_the_default_in_some_of_the_possible_versions_is_offered_without_a_doubt_about_the_flag() -> (
+    None
+):
+    remedy = SHARE | {"value": "0.9"}
+    found = offered(remedy, ServerContext(engine="v1"))
+    assert found is not None
+    assert found.action == "Raise it to 0.9."
+    assert offered(remedy, ServerContext(bracket=version_range("", "0.20.0"))) is None
 
 
 def test_a_remedys_own_conditions_hold() -> None:

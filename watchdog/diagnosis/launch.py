@@ -83,11 +83,16 @@ def present_value(flag: Flag, context: ServerContext) -> str | None:
         return None
     if flag.falls_to:
         return present_value(all_flags()[flag.falls_to], context)
-    defaults = {
+    return default_value(flag, context)
+
+
+def default_value(flag: Flag, context: ServerContext) -> str | None:
+    """The value it takes by itself; None where that is nothing, or not the same in every version it may be."""
+    values = {
         flag.default(running, engine, context.memory_class, context.max_model_len)
         for running, engine in builds(context)
     }
-    return defaults.pop() if len(defaults) == 1 else None
+    return values.pop() if len(values) == 1 else None
 
 
 def amount(text: str | None) -> float | None:

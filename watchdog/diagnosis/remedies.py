@@ -1,6 +1,6 @@
 """Which of a rule's remedies are worth acting on for this server, this version and this load."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from watchdog.diagnosis.flags import Flag, Kind, all_flags, find_flag, own_flag
 from watchdog.diagnosis.hints import missing_expectations
@@ -8,6 +8,7 @@ from watchdog.diagnosis.launch import (
     ServerContext,
     amount,
     builds,
+    default_value,
     given_values,
     is_on,
     is_set,
@@ -65,7 +66,7 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
     flag = _flag(remedy)
     if flag is not None and _is_moot(flag, remedy, value, context):
         return None
-    condition = _condition(remedy, value, context)
+    condition = _condition(remedy, context)
     if condition is None:
         return None
     return Remedy(
@@ -86,28 +87,37 @@ def _quotes_value(text: Template) -> bool:
     return any(part.name == VALUE for part in text.parts)
 
 
-def _condition(remedy: RemedyRule, value: str | None, context: ServerContext) -> str | None:
+def _condition(remedy: RemedyRule, context: ServerContext) -> str | None:
     """Empty where every version the server may be can use it, None where none can, else what it hangs on."""
     possible = builds(context)
-    truths = {_is_usable(remedy, value, build, context) for build in possible}
+    truths = {_is_usable(remedy, build, context) for build in possible}
     if truths == {Truth.YES}:
         return ""
     if truths == {Truth.NO}:
         return None
-    known = ", ".join(_ends(remedy, [running for running, _ in possible]))
-    return f"if your version has it ({known})" if known else "if your version has it"
+    oldest, newest = min(possible)[0], max(possible)[0]
+    named = " and ".join(_named_ends(remedy, oldest, newest))
+    seen = ", ".join(_seen_ends(remedy, oldest, newest))
+    if named and not seen:
+        return f"if your version is {named}"
+    return f"if your version has it ({seen})" if seen else "if your version has it"
 
 
-def _ends(remedy: RemedyRule, possible: Sequence[Version]) -> Iterator[str]:
-    """Where among the possible versions the remedy begins and ceases to make sense, as people say it."""
-    flag, oldest, newest = _flag(remedy), min(possible), max(possible)
-    since = version(remedy.first_version) if remedy.first_version else flag.since if flag else None
-    if since and oldest < since:
-        yield f"since {since}"
+def _named_ends(remedy: RemedyRule, oldest: Version, newest: Version) -> Iterator[str]:
+    """The ends a rule sets itself, where the versions the server may be lie on both sides."""
+    if remedy.first_version and oldest < version(remedy.first_version):
+        yield f"{remedy.first_version} or later"
     if remedy.last_version and newest > version(remedy.last_version):
-        yield f"up to {remedy.last_version}"
+        yield f"{remedy.last_version} or earlier"
+
+
+def _seen_ends(remedy: RemedyRule, oldest: Version, newest: Version) -> Iterator[str]:
+    """Where among the versions the server may be the flag comes, becomes the default, and goes."""
+    flag = _flag(remedy)
     if flag is None:
         return
+    if flag.since and oldest < flag.since:
+        yield f"since {flag.since}"
     if flag.kind is Kind.SWITCH:
         on_from = (row.versions.low for row in flag.defaults if row.value == "on")
         yield from (f"on by default from {low}" for low in on_from if low and newest >= low)
@@ -116,9 +126,7 @@ def _ends(remedy: RemedyRule, possible: Sequence[Version]) -> Iterator[str]:
         yield f"gone in {flag.gone_in}" if flag.gone_in else f"of no use from {ceases}"
 
 
-def _is_usable(
-    remedy: RemedyRule, value: str | None, build: tuple[Version, Engine], context: ServerContext
-) -> Truth:
+def _is_usable(remedy: RemedyRule, build: tuple[Version, Engine], context: ServerContext) -> Truth:
     running, engine = build
     if remedy.first_version and running < version(remedy.first_version):
         return Truth.NO
@@ -129,19 +137,10 @@ def _is_usable(
     flag = _flag(remedy)
     if flag is None:
         return Truth.UNKNOWN
-    return Truth.NO if _is_so_already(flag, value, build, context) else flag.presence(running, engine)
-
-
-def _is_so_already(
-    flag: Flag, value: str | None, build: tuple[Version, Engine], context: ServerContext
-) -> bool:
-    """Whether that version does by default, or the server by its settings, what the remedy asks for."""
-    own = own_flag(flag)
-    if flag.kind is Kind.SWITCH and not flag.only_if_set:
-        return is_on(own, *build, context) is (flag.negates is None)
-    if value is None or given_values(own, context):
-        return False
-    return same_value(value, own.default(*build, context.memory_class, context.max_model_len))
+    is_switch = flag.kind is Kind.SWITCH and not flag.only_if_set
+    if is_switch and is_on(own_flag(flag), running, engine, context) is (flag.negates is None):
+        return Truth.NO
+    return flag.presence(running, engine)
 
 
 def _with_condition(action: str, condition: str) -> str:
@@ -159,7 +158,7 @@ def _is_moot(flag: Flag, remedy: RemedyRule, value: str | None, context: ServerC
         return True
     if flag.once and given:
         return True
-    if value is not None and any(same_value(value, each) for each in given):
+    if value is not None and any(same_value(value, each) for each in given or [default_value(own, context)]):
         return True
     if flag.name == KV_CACHE_TYPE and _is_fp8(value) and any(map(is_quantised, given)):
         return True
