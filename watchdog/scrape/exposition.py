@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Sequence
+from enum import Enum
 from math import isfinite, nan
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,15 +15,20 @@ from watchdog.model import Page, Reason, Series
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What servers in front of vLLM make of `vllm:`; a longer prefix stands before one it contains.
 PREFIXES = ("ray_vllm:", "ray_vllm_", "kserve_vllm:", "kserve_vllm_", "vllm_")
-# The library takes quadratic time over escaped quotes: a longer line of a series we want is refused.
+# No label of vLLM comes near; the library takes quadratic time over escapes, hence less of those.
 MAX_LABELS_BYTES = 16 * 1024
 MAX_ESCAPED_LABELS_BYTES = 2 * 1024
-# Churn below this many entries is not worth forgetting.
+# What the library may be given of one page, as others wait meanwhile. What it has read is remembered, so
+# that a larger page which is all in unusual form is refused once or twice and read then.
+MAX_UNUSUAL_BYTES = 256 * 1024
+# Churn below this is not worth forgetting.
 SPARE_ENTRIES = 1000
+SPARE_BYTES = 4 * 1024 * 1024
 
 # Possessive throughout: a line is walked once, whatever is in it.
 _HEAD = re.compile(rb'\s*+([^\s{"#]*+)\s*+(\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\})?+')
 _LABEL = re.compile(rb'[\s,]*+([^"=,{}\s]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+")\s*+')
+_PLAIN_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*+)="([^"\\]*+)"')
 _NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
 
 
@@ -54,11 +60,14 @@ class _Sample(NamedTuple):
     lone: bool
 
 
-class _Unseen:
-    """Marks a line that the cache does not know; None there means: known and not wanted."""
+class _Mark(Enum):
+    """Stands for a line that the cache does not know; None there means: known and not wanted."""
+
+    UNSEEN = "unseen"
 
 
-_UNSEEN = _Unseen()
+# A constant of the module is read faster than a member, once for each line.
+_UNSEEN: Final = _Mark.UNSEEN
 
 
 class SeriesCache:
@@ -78,6 +87,8 @@ class SeriesCache:
         self._younger: dict[bytes, Series | None] = {}
         self._older: dict[bytes, Series | None] = {}
         self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
+        self._learned_bytes = 0
+        self._unusual_bytes = 0
         self._shape: tuple[Series, ...] = ()
         self._unique: tuple[Series, ...] = ()
 
@@ -90,6 +101,7 @@ class SeriesCache:
 
         Raises _LineError for a line that cannot be read, with the line's number in it.
         """
+        self._unusual_bytes = 0
         found: list[Series] = []
         values: list[bytes] = []
         known = self._younger.get
@@ -98,14 +110,14 @@ class SeriesCache:
             series = known(head, _UNSEEN)
             if series is None:
                 continue
-            if isinstance(series, _Unseen):
+            if series is _UNSEEN:
                 sample = self._learn(line, head, lines)
                 if sample is None:
                     continue
                 series, value = sample
             found.append(series)
             values.append(value)
-        if len(self._younger) > 2 * len(lines) + SPARE_ENTRIES:
+        if len(self._younger) > 2 * len(lines) + SPARE_ENTRIES or self._learned_bytes > SPARE_BYTES:
             self._forget()
         return found, values
 
@@ -125,34 +137,39 @@ class SeriesCache:
             return None
         if stripped.startswith(b"#"):
             if head:
-                self._younger[head] = None
+                self._remember(head, None)
             return None
         try:
             sample = _take_apart(stripped)
-            series = self._recall(sample)
+            # First the value: a line that is refused once must not be known, and passed over, the next time.
             _number(sample.value)
+            series = self._recall(sample)
         except _LineError as fault:
             _refuse(fault, lines.index(line) + 1, stripped)
         if sample.lone and head + b" " + sample.value == line.rstrip(b"\r"):
-            self._younger[head] = series
+            self._remember(head, series)
         return None if series is None else (series, sample.value)
 
     def _recall(self, sample: _Sample) -> Series | None:
         # Keyed without value and timestamp: a page whose timestamps move adds nothing.
         series = self._younger.get(sample.head, _UNSEEN)
-        if isinstance(series, _Unseen):
+        if series is _UNSEEN:
             series = self._older.get(sample.head, _UNSEEN)
-            if isinstance(series, _Unseen):
+            if series is _UNSEEN:
                 series = self._read_series(sample)
-            self._younger[sample.head] = series
+            self._remember(sample.head, series)
         return series
+
+    def _remember(self, head: bytes, series: Series | None) -> None:
+        self._younger[head] = series
+        self._learned_bytes += len(head)
 
     def _read_series(self, sample: _Sample) -> Series | None:
         if sample.name:
             name = _normalised(sample.name.decode())
             if not self._is_wanted(name):
                 return None
-        name, labels = _read_labels(sample)
+        name, labels = self._read_labels(sample)
         name = _normalised(name)
         if not self._is_wanted(name):
             return None
@@ -163,11 +180,28 @@ class SeriesCache:
             series = self._series[identity] = Series(name, MappingProxyType(labels))
         return series
 
+    def _read_labels(self, sample: _Sample) -> tuple[str, dict[str, str]]:
+        """Return name and labels: usual ones at once, whatever else is allowed by way of the library."""
+        most = MAX_ESCAPED_LABELS_BYTES if b"\\" in sample.braces else MAX_LABELS_BYTES
+        if len(sample.head) > most:
+            raise _LineError(
+                f"{len(sample.head)} bytes of labels, at most {most} are taken", Reason.TOO_LARGE
+            )
+        labels = _plain_labels(sample.braces)
+        if sample.name and labels is not None:
+            return sample.name.decode(), labels
+        self._unusual_bytes += len(sample.head)
+        if self._unusual_bytes > MAX_UNUSUAL_BYTES:
+            detail = f"more than {MAX_UNUSUAL_BYTES} bytes of new labels in unusual form on one page"
+            raise _LineError(detail, Reason.TOO_LARGE)
+        return _library_labels(sample)
+
     def _is_wanted(self, name: str) -> bool:
         return not name.endswith("_created") and self._wanted(name)
 
     def _forget(self) -> None:
         self._older, self._younger = self._younger, {}
+        self._learned_bytes = 0
         kept = {series for series in self._older.values() if series is not None}
         self._series = {key: series for key, series in self._series.items() if series in kept}
 
@@ -208,7 +242,8 @@ def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
         number = body.count(b"\n", 0, error.start) + 1
         raise ExpositionError(Reason.UTF8, f"line {number}: bytes that are not UTF-8 text") from None
     # A family has two lines about it and one sample at least: more lines are a bomb, not worth splitting.
-    if body.count(b"\n") > 3 * cache.max_series + SPARE_ENTRIES:
+    most_lines = 3 * cache.max_series + SPARE_ENTRIES
+    if len(body) > most_lines and body.count(b"\n") > most_lines:
         raise ExpositionError(Reason.TOO_LARGE, f"more lines than {cache.max_series} series can have")
     lines = body.split(b"\n")
     if len(body) > cache.max_line_bytes:
@@ -298,11 +333,22 @@ def _number(text: bytes, what: str = "a value") -> float:
     return number
 
 
-def _read_labels(sample: _Sample) -> tuple[str, dict[str, str]]:
-    """Return the name and labels of a sample as prometheus_client reads them."""
-    most = MAX_ESCAPED_LABELS_BYTES if b"\\" in sample.braces else MAX_LABELS_BYTES
-    if len(sample.head) > most:
-        raise _LineError(f"{len(sample.head)} bytes of labels, at most {most} are taken", Reason.TOO_LARGE)
+def _plain_labels(braces: bytes) -> dict[str, str] | None:
+    """Return the labels where they are written as every client writes them, without escapes; else None."""
+    pairs = _PLAIN_LABEL.findall(braces)
+    if b"{" + b",".join([name + b'="' + value + b'"' for name, value in pairs]) + b"}" != (braces or b"{}"):
+        return None
+    labels = {name.decode(): value.decode() for name, value in pairs}
+    if len(labels) < len(pairs):
+        return None
+    if b"__" in braces:
+        # Two underscores at the start are not for a server to set.
+        return {name: value for name, value in labels.items() if not name.startswith("__")}
+    return labels
+
+
+def _library_labels(sample: _Sample) -> tuple[str, dict[str, str]]:
+    """Return name and labels as prometheus_client reads them: escapes, spaces, quoted names."""
     braces = _without_reserved(sample.braces) if b"__" in sample.braces and sample.name else sample.braces
     text = (sample.name + braces + b" 1").decode()
     try:
