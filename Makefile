@@ -54,3 +54,6 @@ system-tools:
 .venv/.develops: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ .venv/.runs
+
+# What is deployed: image, manifests, the stack without containers.
+include deploy/targets.mk

@@ -22,4 +22,4 @@ image-test: .venv/.develops ## build the image without a Docker engine, run it o
 	$(BIN)/python -m pytest -m image --timeout 1200 -s tests/deploy/test_image.py
 
 stack: .venv/.develops system-tools ## Prometheus, Alertmanager, the watchdog and a replayed vLLM, without containers
-	@exec $(BIN)/python -m deploy.stack
+	@exec $(BIN)/python deploy/stack.py

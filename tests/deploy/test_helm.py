@@ -12,6 +12,7 @@ from .objects import Object, named, of_kind, read, validate
 from .programs import Programs, run
 
 VALUES = ("", "fleet", "sidecar", "replicas")
+ONLY_THE_SIDECAR = ("--set", "fleet.enabled=false,sidecar.enabled=true")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_the_settings_that_the_chart_writes_load(programs: Programs, chart: Path
             if "watchdog.yaml" in item["data"]:
                 config = tmp_path / f"{name}.yaml"
                 config.write_text(item["data"]["watchdog.yaml"])
-                assert load(config).targets
+                load(config)
 
 
 def test_changed_settings_roll_out_and_changed_rules_do_not(programs: Programs, chart: Path) -> None:
@@ -156,14 +157,24 @@ def test_chart_and_kustomize_give_the_same_sidecar(programs: Programs, chart: Pa
     assert volumes({"volumes": ours}) == volumes(patch)
     settings = [
         yaml.safe_load(named(objects, "ConfigMap", "vllm-watchdog-sidecar")["data"]["watchdog.yaml"])
-        for objects in (by_kustomize, read(programs.template(chart, *values(chart, "sidecar"))))
+        for objects in (by_kustomize, read(programs.template(chart, *ONLY_THE_SIDECAR)))
     ]
     assert settings[0] == settings[1]
 
 
 def sidecar_patch(programs: Programs, chart: Path) -> str:
-    objects = read(programs.template(chart, *values(chart, "sidecar")))
+    objects = read(programs.template(chart, *ONLY_THE_SIDECAR))
     return str(named(objects, "ConfigMap", "vllm-watchdog-sidecar-patch")["data"]["patch.yaml"])
+
+
+def test_what_is_known_of_the_server_reaches_the_sidecar(programs: Programs, chart: Path) -> None:
+    objects = read(programs.template(chart, *values(chart, "sidecar")))
+    patch = yaml.safe_load(named(objects, "ConfigMap", "vllm-watchdog-sidecar-patch")["data"]["patch.yaml"])
+    (sidecar,) = patch["spec"]["template"]["spec"]["initContainers"]
+    variables = {each["name"]: each.get("value", "") for each in sidecar["env"]}
+    (target,) = load(None, {}, {"WATCHDOG_TARGETS": variables["WATCHDOG_TARGETS"]}).targets
+    assert (target.gpu, target.slo.ttft_p95_seconds) == ("H100", 1.5)
+    assert target.url == "http://127.0.0.1:8000/metrics"
 
 
 def volumes(pod: Object) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 
@@ -19,7 +19,7 @@ def final_stage(dockerfile: str) -> str:
     return dockerfile.rpartition("\nFROM ")[2]
 
 
-def locked(root: Path) -> dict[str, Version]:
+def locked(root: Path) -> dict[NormalizedName, Version]:
     text = (root / "deploy" / "image" / "requirements.txt").read_text()
     return {
         canonicalize_name(name): Version(version)

@@ -12,7 +12,7 @@ from watchdog.web.guard import Hosts
 from .objects import Object, containers, named, of_kind, pod_templates, read, validate
 from .programs import Programs
 
-FOLDERS = ("base", "vllm", "examples/sidecar", "examples/fleet")
+FOLDERS = ("base", "vllm", "examples/sidecar", "examples/fleet", "examples/fleet-with-token")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,7 @@ def test_the_settings_load_with_the_environment_of_the_container(
         config.write_text(settings_text(built[folder]))
         settings = load(config, {}, environment(container))
         assert settings.web.host == "0.0.0.0"
+        assert settings.targets
         # The only thing to be warned of is the open port, which the NetworkPolicy is for.
         assert [each.split()[0] for each in settings.warnings] == ["web.host"]
 
@@ -154,6 +155,9 @@ def test_alerts_of_two_pods_with_equal_settings_differ_in_their_labels(
     (sidecar,) = sidecar_pod(built)["spec"]["initContainers"]
     settings = load(None, {}, environment(sidecar))
     assert settings.alertmanager.external_labels == {"pod": "vllm-7f", "namespace": "models"}
+    assert [(each.name, each.url) for each in settings.targets] == [
+        ("vllm-7f", "http://127.0.0.1:8000/metrics")
+    ]
 
 
 def test_each_server_of_the_fleet_is_watched_by_an_address_of_its_own(
@@ -205,7 +209,8 @@ def test_a_network_policy_leaves_the_port_of_vllm_open(built: dict[str, list[Obj
 
 def test_no_manifest_names_a_namespace_or_asks_for_the_kubernetes_api(root: Path) -> None:
     for path in (root / "deploy" / "kubernetes").rglob("*.yaml"):
-        for item in yaml.safe_load_all(path.read_text()):
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
+        for item in documents:
             kind = item.get("kind", "")
             assert "namespace" not in item.get("metadata", {}), path
             assert kind not in {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}, path

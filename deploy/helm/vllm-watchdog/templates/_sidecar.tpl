@@ -37,7 +37,11 @@ docs/quickstart-sidecar.md has the whole of it.
     - name: WATCHDOG_WEB__ALLOWED_HOSTS
       value: {{ join "," . }}
     {{- end }}
-    # Every pod's server is called `vllm`: these labels tell alerts of one pod from those of another.
+    # Named after the pod, so that no two servers of a cluster are taken for one.
+    {{- $url := printf "http://127.0.0.1:%v/metrics" .Values.sidecar.vllmPort }}
+    - name: WATCHDOG_TARGETS
+      value: {{ list (merge (dict "name" "$(POD_NAME)" "url" $url) .Values.sidecar.target) | toJson | squote }}
+    # For routes and silences by namespace, as for other alerts of a cluster.
     - name: WATCHDOG_ALERTMANAGER__EXTERNAL_LABELS
       value: pod=$(POD_NAME),namespace=$(POD_NAMESPACE)
     {{- if include "vllm-watchdog.hasRules" . }}
@@ -97,7 +101,5 @@ docs/quickstart-sidecar.md has the whole of it.
 {{- end }}
 
 {{- define "vllm-watchdog.sidecar.config" -}}
-{{- $targets := list (dict "name" "vllm" "url" (printf "http://127.0.0.1:%v/metrics" .Values.sidecar.vllmPort)) }}
-{{- $defaults := dict "targets" $targets "log" .Values.config.log }}
-{{- toYaml (mergeOverwrite $defaults (deepCopy .Values.sidecar.config)) }}
+{{- toYaml (mergeOverwrite (dict "log" .Values.config.log) (deepCopy .Values.sidecar.config)) }}
 {{- end }}
