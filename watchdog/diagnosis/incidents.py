@@ -107,7 +107,7 @@ class IncidentBook:
     def restore(self, stored: Iterable[Restored], at: float) -> None:
         """Takes up what was stored by a process before this one; the time in between counts for nothing."""
         for one in stored:
-            if self._rules.by_id(one.incident.key.rule) is None:
+            if self._rules.find(one.incident.key.rule) is None:
                 continue
             incident = replace(one.incident, unknown=True)
             self._entries[incident.key] = _Entry(
@@ -118,7 +118,7 @@ class IncidentBook:
         """Goes over to another rule set: identity is kept by rule id; incidents of rules that are gone resolve."""
         self._rules = rules
         for key, entry in list(self._entries.items()):
-            rule = rules.by_id(key.rule)
+            rule = rules.find(key.rule)
             if rule is None:
                 del self._entries[key]
                 if entry.incident.state is State.FIRING:
@@ -142,7 +142,7 @@ class IncidentBook:
     def _yes(
         self, key: Key, finding: Finding, entry: _Entry | None, at: float, wall: float
     ) -> Transition | None:
-        rule = self._rules.by_id(key.rule)
+        rule = self._rules.find(key.rule)
         if rule is None:
             return None
         if entry is None:
@@ -179,7 +179,7 @@ class IncidentBook:
             entry.quiet_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth = at, Truth.NO
         entry.incident = replace(incident, unknown=False)
-        rule = self._rules.by_id(incident.key.rule)
+        rule = self._rules.find(incident.key.rule)
         if rule is None or entry.quiet_seconds >= rule.keep_firing_seconds - 1e-6:
             return self._resolve(entry, at, wall)
         return None
@@ -265,7 +265,7 @@ def _resolved(incident: Incident, wall: float) -> Transition:
 
 def explains(rules: RuleSet, cause: Key, effect: Key) -> bool:
     """Whether a rule's firing on one subject explains another's: on the same engine, or where one is target-wide."""
-    rule = rules.by_id(cause.rule)
+    rule = rules.find(cause.rule)
     if rule is None or effect.rule not in rule.explains or cause.target != effect.target:
         return False
     return _is_wide(cause) or _is_wide(effect) or cause[2:] == effect[2:]

@@ -50,7 +50,7 @@ class ServerFacts:
             layout.series[column].labels.get("engine", ""): layout.series[column].labels
             for column in layout.by_name.get(_CONFIG, ())
         }
-        self._engines = max(1, len({engine for _, engine in layout.subjects()}))
+        self._engines = max(1, len({engine for _, engine in layout.subjects}))
         config = next(iter(self._configs.values()), NO_LABELS)
         bracket = fingerprint(tuple(layout.by_name), config)
         self._bracket = None if bracket.is_open else bracket
@@ -83,7 +83,7 @@ class ServerFacts:
 
     def vllm(self, facts: Facts) -> VllmFacts:
         """What is shown of the server's vLLM."""
-        models = dict.fromkeys(model for model, _ in self._layout.subjects() if model) if self._layout else {}
+        models = dict.fromkeys(model for model, _ in self._layout.subjects if model) if self._layout else {}
         return VllmFacts(
             version=facts.version,
             bracket=str(self._bracket) if self._bracket else None,
@@ -106,7 +106,9 @@ class ServerFacts:
 
     def _pool(self, engine: str) -> float | None:
         config = self._config(engine)
-        tokens = pool_tokens(config, self._engines) or pool_tokens_of_shape(config, self._told.shape)
+        tokens = pool_tokens(config, self._engines) or pool_tokens_of_shape(
+            config, self._told.shape, self._gpus()
+        )
         return None if tokens is None else float(tokens)
 
     def _compute(self, engine: str) -> Iterator[tuple[str, float]]:
@@ -140,10 +142,11 @@ class ServerFacts:
         bandwidth = told.memory_bandwidth_bytes_per_second or (
             gpu.bandwidth_bytes_per_second if gpu else None
         )
-        parallel = told.vllm_args.get("--tensor-parallel-size", "1")
-        return decode_ceiling_tokens_per_second(
-            bandwidth, told.shape.weight_bytes, int(parallel) if parallel.isdigit() else 1
-        )
+        return decode_ceiling_tokens_per_second(bandwidth, told.shape.weight_bytes, self._gpus())
+
+    def _gpus(self) -> int:
+        parallel = self._told.vllm_args.get("--tensor-parallel-size", "1")
+        return int(parallel) if parallel.isdigit() else 1
 
     def _remember_pools(self) -> None:
         for engine, config in self._configs.items():

@@ -384,10 +384,8 @@ class LastingRate(Node):
         return min(rates, default=None)
 
     def promql(self, window: str) -> str:
-        last, before = (
-            Rate(self.selector).promql("10s").replace("[10s]", f"[10s] offset {offset}")
-            for offset in ("0s", "10s")
-        )
+        last = Rate(self.selector).promql("10s")
+        before = last.replace("[10s]", "[10s] offset 10s")
         return f"(({last}) < ({before})) or ({before}) or ({last})"
 
     def metrics(self) -> frozenset[str]:

@@ -42,6 +42,8 @@ class Layout:
     """Where each series of a page stands; shared by all frames of one shape."""
 
     series: tuple[Series, ...]
+    subjects: tuple[tuple[str, str], ...]
+    """The (model_name, engine) pairs that the page has core series of."""
     keys: tuple[SeriesKey, ...]
     index: Mapping[SeriesKey, int]
     by_name: Mapping[str, tuple[int, ...]]
@@ -59,6 +61,7 @@ class Layout:
             by_name.setdefault(one.name, []).append(position)
         return cls(
             series=series,
+            subjects=_subjects(series, by_name),
             keys=keys,
             index={key: position for position, key in enumerate(keys)},
             by_name={name: tuple(positions) for name, positions in by_name.items()},
@@ -112,15 +115,13 @@ class Layout:
             return None
         return tuple(bounds)
 
-    def subjects(self) -> tuple[tuple[str, str], ...]:
-        """The (model_name, engine) pairs that the page has core series of, in the page's order."""
-        found: dict[tuple[str, str], None] = {}
-        for core in CORE:
-            for name in spellings(core):
-                for position in self.by_name.get(name, ()):
-                    labels = self.series[position].labels
-                    found[labels.get("model_name", ""), labels.get("engine", "")] = None
-        return tuple(found)
+
+def _subjects(
+    series: tuple[Series, ...], by_name: Mapping[str, Sequence[int]]
+) -> tuple[tuple[str, str], ...]:
+    names = (name for core in CORE for name in spellings(core))
+    labels = (series[position].labels for name in names for position in by_name.get(name, ()))
+    return tuple(dict.fromkeys((one.get("model_name", ""), one.get("engine", "")) for one in labels))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +171,7 @@ class History:
         resets = tuple(self._resets(frame))
         for reset in resets:
             self._epochs[reset.model_name, reset.engine] = at
-        for subject in layout.subjects():
+        for subject in layout.subjects:
             self._epochs.setdefault(subject, at)
         self._epochs.setdefault(WHOLE_TARGET, at)
         self.frames.append(frame)
@@ -191,7 +192,7 @@ class History:
 
     def subjects(self) -> tuple[tuple[str, str], ...]:
         """The engines on the last page."""
-        return self.frames[-1].layout.subjects() if self.frames else ()
+        return self.frames[-1].layout.subjects if self.frames else ()
 
     def first_seen(self, key: SeriesKey) -> float | None:
         """When a series was first on a page, within what is remembered."""
@@ -211,10 +212,10 @@ class History:
         before = self.frames[-1]
         if self._process_started(before, frame):
             yield Reset("", "", frame.at)
-            for model_name, engine in frame.layout.subjects():
+            for model_name, engine in frame.layout.subjects:
                 yield Reset(model_name, engine, frame.at)
             return
-        for model_name, engine in frame.layout.subjects():
+        for model_name, engine in frame.layout.subjects:
             if _fell(before, frame, model_name, engine):
                 yield Reset(model_name, engine, frame.at)
 
@@ -232,7 +233,7 @@ class History:
         if surplus > 16:  # in steps, since deleting at the front of a list costs its length
             del self.frames[:surplus]
             del self.times[:surplus]
-            present = self.frames[-1].layout.subjects()
+            present = self.frames[-1].layout.subjects
             self._epochs = {
                 subject: since
                 for subject, since in self._epochs.items()
@@ -300,7 +301,7 @@ class Span:
             return value - first.values[position]
         seen = self.history.first_seen(key)
         born_inside = seen is not None and seen > first.at
-        present = (self.subject.model_name, self.subject.engine) in first.layout.subjects()
+        present = (self.subject.model_name, self.subject.engine) in first.layout.subjects
         return value if born_inside and (present or not self.subject.model_name) else nan
 
     def gauge(self, selector: Selector) -> list[float]:

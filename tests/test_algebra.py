@@ -1,0 +1,254 @@
+"""The algebra: each node on made pages whose answer is known by hand."""
+
+from collections.abc import Mapping
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pages import LABELS, histogram, history_of, line, page
+from watchdog.model import Subject
+from watchdog.signals.algebra import (
+    Age,
+    Baseline,
+    Change,
+    Constant,
+    Fact,
+    First,
+    Gauge,
+    Increase,
+    IncreaseOrZero,
+    Label,
+    LastingRate,
+    Mean,
+    MeanWhile,
+    NewestListLength,
+    Node,
+    Quantile,
+    Rate,
+    Ratio,
+    ShareOfTime,
+    Slope,
+    TimeShareAbove,
+    View,
+    interpolate,
+)
+from watchdog.signals.history import (
+    History,
+    Selector,
+    baseline_span,
+    life_span,
+    now_span,
+    recent_span,
+)
+from watchdog.signals.number import AtLeast
+
+ENGINE = Subject("t", "m", "0")
+RUNNING = Selector("vllm:num_requests_running")
+WAITING = Selector("vllm:num_requests_waiting")
+TOKENS = Selector("vllm:generation_tokens_total")
+TTFT = "vllm:time_to_first_token_seconds"
+ITL = "vllm:inter_token_latency_seconds"
+
+
+def view(history: History, **facts: float) -> View:
+    return View(
+        now_span(history, ENGINE),
+        recent_span(history, ENGINE),
+        life_span(history, ENGINE),
+        baseline_span(history, ENGINE),
+        facts,
+    )
+
+
+def value(node: Node, pages: Mapping[int, str] | Mapping[float, str]) -> float | None:
+    return node.evaluate(view(history_of(pages.items())))
+
+
+def gauges(running: list[float], waiting: list[float] | None = None) -> dict[float, str]:
+    waiting = waiting or [0.0] * len(running)
+    pairs = enumerate(zip(running, waiting, strict=True))
+    return {
+        5.0 * index: page(num_requests_running=one, num_requests_waiting=other)
+        for index, (one, other) in pairs
+    }
+
+
+def ttft(counts: list[dict[float, float]], totals: list[float]) -> dict[float, str]:
+    """Two pages 30 s apart with pages of the first kind between them."""
+    first, last = (
+        histogram("time_to_first_token_seconds", one, total) + page(num_requests_running=1.0)
+        for one, total in zip(counts, totals, strict=True)
+    )
+    return {0.0: first, 15.0: first, 30.0: last}
+
+
+def test_gauges_fold_over_the_window() -> None:
+    pages = gauges([9, 1, 2, 3, 4, 5, 6, 7])
+    assert value(Gauge(RUNNING, "mean"), pages) == 4
+    assert value(Gauge(RUNNING, "max"), pages) == 7
+    assert value(Gauge(RUNNING, "min"), pages) == 1
+    assert value(Gauge(RUNNING, "min", recent=True), pages) == 4
+
+
+def test_the_newest_value_is_known_from_the_first_page_on() -> None:
+    assert value(Gauge(RUNNING, "last"), gauges([3])) == 3
+    assert value(Gauge(RUNNING, "mean"), gauges([3])) is None
+
+
+def test_the_mean_while_others_wait_leaves_out_the_rest() -> None:
+    pages = gauges([1, 1, 1, 1, 4, 4, 2], [0, 0, 0, 0, 5, 5, 5])
+    assert value(MeanWhile(RUNNING, WAITING), pages) == pytest.approx(10 / 3)
+    assert value(MeanWhile(RUNNING, WAITING), gauges([4] * 7)) is None
+
+
+def test_shares_slopes_and_climbs() -> None:
+    assert value(ShareOfTime(WAITING, 0), gauges([1] * 4, [0, 0, 1, 2])) == 0.5
+    assert value(Slope(WAITING), gauges([1] * 7, [0, 10, 20, 30, 40, 50, 60])) == pytest.approx(2.0)
+    assert value(Change(RUNNING), gauges([8, 3, 5, 9])) == 6
+
+
+def test_a_rate_is_growth_over_the_time_between_pages() -> None:
+    pages = {at: page(generation_tokens_total=10.0 * at) for at in range(0, 31, 5)}
+    assert value(Rate(TOKENS), pages) == 10
+    assert value(Increase(TOKENS), pages) == 300
+
+
+def test_a_lasting_rate_ignores_a_burst() -> None:
+    steady = {at: page(generation_tokens_total=10.0 * at) for at in range(0, 31, 5)}
+    burst = {at: page(generation_tokens_total=300.0 if at >= 25 else 0.0) for at in range(0, 31, 5)}
+    assert value(LastingRate(TOKENS), steady) == 10
+    assert value(LastingRate(TOKENS), burst) == 0
+
+
+def test_a_ratio_of_too_little_is_unknown() -> None:
+    pages = {
+        at: page(num_requests_running=1.0, prefix_cache_hits_total=at, prefix_cache_queries_total=2.0 * at)
+        for at in range(0, 31, 5)
+    }
+    hits, queries = (Increase(Selector(f"vllm:prefix_cache_{name}_total")) for name in ("hits", "queries"))
+    assert value(Ratio(hits, queries, 60), pages) == 0.5
+    assert value(Ratio(hits, queries, 61), pages) is None
+    assert value(Ratio(hits, Constant(0.0)), pages) is None
+
+
+def test_a_quantile_is_interpolated_inside_its_bucket() -> None:
+    none, some = dict.fromkeys((0.1, 0.2, inf), 0.0), {0.1: 10.0, 0.2: 20.0, inf: 20.0}
+    pages = ttft([none, some], [0.0, 2.0])
+    assert value(Quantile(0.5, TTFT), pages) == pytest.approx(0.1)
+    assert value(Quantile(0.75, TTFT), pages) == pytest.approx(0.15)
+    assert value(Mean(TTFT), pages) == pytest.approx(0.1)
+
+
+def test_a_quantile_in_the_open_bucket_is_a_lower_bound() -> None:
+    none, some = dict.fromkeys((0.1, inf), 0.0), {0.1: 1.0, inf: 20.0}
+    found = value(Quantile(0.5, TTFT), ttft([none, some], [0.0, 99.0]))
+    assert isinstance(found, AtLeast)
+    assert found == 0.1
+
+
+def test_no_observations_are_unknown_and_not_zero() -> None:
+    some = {0.1: 10.0, inf: 10.0}
+    assert value(Quantile(0.5, TTFT), ttft([some, some], [1.0, 1.0])) is None
+    assert value(Mean(TTFT), ttft([some, some], [1.0, 1.0])) is None
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {0.1: 10.0, 0.2: 20.0},  # no +Inf
+        {0.1: 20.0, 0.2: 10.0, inf: 20.0},  # falls with its bound
+    ],
+)
+def test_a_histogram_that_cannot_be_right_gives_no_quantile(counts: dict[float, float]) -> None:
+    none = dict.fromkeys(counts, 0.0)
+    assert value(Quantile(0.5, TTFT), ttft([none, counts], [0.0, 2.0])) is None
+
+
+def test_a_bound_that_is_no_number_gives_no_quantile() -> None:
+    text = line("time_to_first_token_seconds_bucket", 9.0, LABELS + ',le="abc"')
+    pages = {at: text + page(num_requests_running=1.0) for at in (0.0, 15.0, 30.0)}
+    assert value(Quantile(0.5, TTFT), pages) is None
+
+
+def test_rare_long_gaps_weigh_what_they_cost() -> None:
+    # Nine stalls of over 2.5 s among 12,536 gaps of about 9 ms: no quantile up to p99.9 shows them.
+    bounds = (0.01, 0.025, 0.3, 1.0, 2.5, 5.0, inf)
+    none = dict.fromkeys(bounds, 0.0)
+    some = dict(zip(bounds, (12000.0, 12527.0, 12527.0, 12527.0, 12527.0, 12536.0, 12536.0), strict=True))
+    texts = [
+        histogram("inter_token_latency_seconds", one, total) + page(num_requests_running=1.0)
+        for one, total in ((none, 0.0), (some, 145.0))
+    ]
+    pages = {0.0: texts[0], 15.0: texts[0], 30.0: texts[1]}
+    assert value(TimeShareAbove(ITL, Constant(0.3)), pages) == pytest.approx(9 * 2.5 / 145)
+    assert value(TimeShareAbove(ITL, Constant(6.0)), pages) == 0
+    found = value(Quantile(0.999, ITL), pages)
+    assert found is not None
+    assert found < 0.03
+
+
+def test_age_is_the_time_since_anything_moved() -> None:
+    moving = {at: page(generation_tokens_total=min(at, 20.0)) for at in range(0, 61, 5)}
+    assert value(Age((TOKENS,)), moving) == 40
+    assert value(Age((TOKENS, Selector("vllm:prompt_tokens_total"))), moving) == 40
+    assert value(Age((Selector("vllm:prompt_tokens_total"),)), moving) is None
+
+
+def test_labels_are_numbers_or_unknown() -> None:
+    def pages(text: str) -> dict[float, str]:
+        return {
+            0.0: page(num_requests_running=1.0) + line("cache_config_info", 1.0, f'engine="0",x="{text}"')
+        }
+
+    node = Label(Selector("vllm:cache_config_info"), "x")
+    assert value(node, pages("16")) == 16
+    assert value(node, pages("True")) == 1
+    assert value(node, pages("False")) == 0
+    assert value(node, pages("None")) is None
+
+
+def test_of_many_label_sets_the_newest_is_current() -> None:
+    def lora(at: float, waiting: str) -> str:
+        return line("lora_requests_info", at, f'max_lora="1",waiting_lora_adapters="{waiting}"')
+
+    pages = {0.0: page(num_requests_running=1.0) + lora(5.0, "a,b") + lora(9.0, "") + lora(7.0, "a")}
+    assert value(NewestListLength(Selector("vllm:lora_requests_info"), "waiting_lora_adapters"), pages) == 0
+
+
+def test_a_series_that_exists_only_once_used_counts_as_none_so_far() -> None:
+    errors = Selector("vllm:request_success_total", (("finished_reason", "error"),))
+    pages = {at: page(generation_tokens_total=at) for at in range(0, 31, 5)}
+    assert value(IncreaseOrZero(errors, TOKENS), pages) == 0
+    assert value(IncreaseOrZero(errors, Selector("vllm:prompt_tokens_total")), pages) is None
+
+
+def test_facts_and_the_first_known() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    assert First((Fact("absent"), Fact("told"))).evaluate(view(history, told=7.0)) == 7
+
+
+def test_a_baseline_is_the_time_before_now() -> None:
+    pages = {
+        at: page(generation_tokens_total=at if at <= 60 else 60 + 10.0 * (at - 60)) for at in range(0, 91, 5)
+    }
+    assert value(Rate(TOKENS), pages) == 10
+    assert value(Baseline(Rate(TOKENS)), pages) == 1
+
+
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=20),
+    st.floats(0.01, 0.99),
+    st.floats(0.001, 10),
+)
+def test_quantiles_stay_within_the_bounds_of_their_bucket(
+    counts: list[int], quantile: float, step: float
+) -> None:
+    total, buckets = 0, []
+    for index, count in enumerate(counts, 1):
+        total += count
+        buckets.append((index * step, float(total)))
+    buckets.append((inf, float(total)))
+    found = interpolate(buckets, quantile) if total else None
+    assert found is None or 0 <= found <= len(counts) * step * 1.000001

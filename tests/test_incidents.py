@@ -1,0 +1,288 @@
+"""The life of an incident, for any sequence of answers: properties first, then the cases people ask about."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watchdog.diagnosis.incidents import GAP_SECONDS, GONE_SECONDS, IncidentBook, Restored
+from watchdog.diagnosis.rule import Rule
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.diagnosis.template import Template
+from watchdog.model import Finding, Scope, Severity, State, Subject, Truth
+
+YES, NO, UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
+ENGINE = Subject("t", "m", "0")
+TARGET = Subject("t")
+
+
+def rule(
+    identity: str = "cause",
+    wait: float = 10,
+    keep: float = 20,
+    severity: Severity = Severity.WARNING,
+    explains: Sequence[str] = (),
+    scope: Scope = Scope.ENGINE,
+) -> Rule:
+    return Rule(
+        id=identity,
+        title=identity,
+        severity=severity,
+        raise_to=None,
+        scope=scope,
+        for_seconds=wait,
+        keep_firing_seconds=keep,
+        parameters={},
+        when=(),
+        unless=(),
+        explains=tuple(explains),
+        cause=Template.read("", ()),
+        remedies=(),
+        unhelpful=(),
+        false_positives=(),
+        references=(),
+        tests=(),
+        path=Path("made.yaml"),
+    )
+
+
+def book(*rules: Rule) -> IncidentBook:
+    return IncidentBook(RuleSet(rules or (rule(),), "digest"))
+
+
+def says(
+    truth: Truth, identity: str = "cause", subject: Subject = ENGINE, severity: Severity = Severity.WARNING
+) -> Finding:
+    return Finding(identity, subject, truth, severity, cause=f"{identity} because")
+
+
+def play(
+    one: IncidentBook, answers: Sequence[Truth], interval: float = 5.0, begin: float = 0.0
+) -> list[State | None]:
+    """The state after each answer."""
+    states: list[State | None] = []
+    for index, truth in enumerate(answers):
+        at = begin + index * interval
+        one.update([says(truth)], at, 1e9 + at)
+        live = [incident.state for incident in one.incidents() if incident.state is not State.RESOLVED]
+        states.append(live[0] if live else None)
+    return states
+
+
+answers = st.lists(st.sampled_from([YES, NO, UNKNOWN]), max_size=40)
+
+
+@given(answers, st.sampled_from([0.0, 5.0, 7.0, 30.0]), st.sampled_from([1.0, 5.0, 15.0]))
+def test_nothing_fires_before_its_rule_held_for_its_time(
+    given_answers: list[Truth], wait: float, interval: float
+) -> None:
+    held = 0.0
+    before = NO
+    firing = False
+    for truth, state in zip(given_answers, play(book(rule(wait=wait)), given_answers, interval), strict=True):
+        held = held + interval if truth is YES and before is YES else (0.0 if truth is NO else held)
+        if state is State.FIRING and not firing:
+            assert truth is YES
+            assert held >= wait - 1e-6
+        firing, before = state is State.FIRING, truth
+
+
+@given(answers)
+def test_unknown_neither_fires_nor_resolves(given_answers: list[Truth]) -> None:
+    previous: State | None = None
+    states = play(book(rule(wait=5, keep=5)), given_answers)
+    for truth, state in zip(given_answers, states, strict=True):
+        if truth is UNKNOWN:
+            assert state is previous
+        previous = state
+
+
+@given(answers)
+def test_the_same_answers_give_the_same_incidents(given_answers: list[Truth]) -> None:
+    first, second = book(), book()
+    play(first, given_answers)
+    play(second, given_answers)
+    assert first.incidents() == second.incidents()
+
+
+@given(answers, st.integers(0, 39))
+def test_a_restart_at_any_moment_keeps_identity_and_start(given_answers: list[Truth], cut: int) -> None:
+    one = book()
+    play(one, given_answers[:cut])
+    stored = [incident for incident in one.incidents() if incident.state is not State.RESOLVED]
+    pending = one.pending_seconds()
+    other = book()
+    other.restore([Restored(incident, pending[incident.key]) for incident in stored], 1000.0)
+    after = {incident.key: incident for incident in other.incidents()}
+    assert after.keys() == {incident.key for incident in stored}
+    for incident in stored:
+        assert after[incident.key].firing_since == incident.firing_since
+        assert after[incident.key].pending_since == incident.pending_since
+    other.update([says(UNKNOWN)], 2000.0, 2e9)
+    assert {incident.key: incident.state for incident in other.incidents()} == {
+        incident.key: incident.state for incident in stored
+    }
+
+
+def test_pending_then_firing_then_resolved() -> None:
+    states = play(book(), [YES, YES, YES, NO, NO, NO, NO, NO, NO])
+    pending, firing = State.PENDING, State.FIRING
+    assert states == [pending, pending, firing, firing, firing, firing, firing, None, None]
+
+
+def test_without_a_wait_it_fires_at_once() -> None:
+    assert play(book(rule(wait=0)), [YES]) == [State.FIRING]
+
+
+def test_one_no_ends_pending() -> None:
+    assert play(book(), [YES, YES, NO, YES, YES]) == [
+        State.PENDING,
+        State.PENDING,
+        None,
+        State.PENDING,
+        State.PENDING,
+    ]
+
+
+def test_a_yes_in_between_begins_the_quiet_time_anew() -> None:
+    states = play(book(rule(wait=0, keep=10)), [YES, NO, NO, YES, NO, NO, NO])
+    assert states == [State.FIRING] * 6 + [None]
+
+
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    one = book(rule(wait=30))
+    one.update([says(YES)], 0, 0)
+    one.update([says(YES)], GAP_SECONDS + 600, 0)
+    assert one.incidents()[0].state is State.PENDING
+
+
+def test_the_transitions_tell_each_change_once() -> None:
+    one = book(rule(wait=5, keep=5))
+    seen = []
+    for index, truth in enumerate([YES, YES, YES, NO, NO, NO]):
+        changes = one.update([says(truth)], 5.0 * index, 100 + 5.0 * index)
+        seen.extend((change.before, change.incident.state, change.at) for change in changes)
+    assert seen == [
+        (None, State.PENDING, 100),
+        (State.PENDING, State.FIRING, 105),
+        (State.FIRING, State.RESOLVED, 120),
+    ]
+
+
+def test_an_end_is_never_before_its_beginning_even_if_the_clock_was_set_back() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 5000)
+    (change,) = one.update([says(NO)], 5, 1000)
+    assert change.incident.resolved_at == 5000
+
+
+def test_the_unexplained_cause_leads_and_the_rest_hangs_below() -> None:
+    one = book(
+        rule("pool", 0, explains=["slow", "queue"]), rule("slow", 0), rule("queue", 0, explains=["slow"])
+    )
+    one.update([says(YES, "slow"), says(YES, "queue"), says(YES, "pool")], 0, 0)
+    lead, *others = one.incidents()
+    assert lead.key.rule == "pool"
+    assert lead.symptoms == ("queue", "slow")
+    assert {other.key.rule: other.explained_by for other in others} == {
+        "queue": ("pool",),
+        "slow": ("pool", "queue"),
+    }
+
+
+def test_worse_severity_leads_before_more_symptoms_before_age() -> None:
+    one = book(rule("old", 0), rule("wide", 0, explains=["symptom"]), rule("symptom", 0), rule("bad", 0))
+    one.update([says(YES, "old")], 0, 0)
+    one.update([says(YES, "old"), says(YES, "wide"), says(YES, "symptom")], 5, 5)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "wide"
+    one.update(
+        [says(YES, name) for name in ("old", "wide", "symptom")]
+        + [says(YES, "bad", severity=Severity.CRITICAL)],
+        10,
+        10,
+    )
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "bad"
+
+
+def test_info_neither_leads_nor_takes_the_lead_away() -> None:
+    one = book(rule("note", 0, severity=Severity.INFO, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "note", severity=Severity.INFO)], 0, 0)
+    assert one.lead() is None
+    one.update([says(YES, "note", severity=Severity.INFO), says(YES, "slow")], 5, 5)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "slow"
+
+
+def test_another_engine_explains_nothing_here() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other = Subject("t", "m", "1")
+    one.update([says(YES, "pool"), says(YES, "slow", other)], 0, 0)
+    assert all(not incident.explained_by for incident in one.incidents())
+
+
+def test_what_cannot_be_seen_hangs_below_why_it_cannot() -> None:
+    down = rule("down", 0, severity=Severity.CRITICAL, scope=Scope.TARGET)
+    one = book(rule("pool", 0, severity=Severity.CRITICAL), down)
+    one.update([says(YES, "pool", severity=Severity.CRITICAL)], 0, 0)
+    one.update([says(YES, "down", TARGET, Severity.CRITICAL)], 5, 5)
+    lead, other = one.incidents()
+    assert lead.key.rule == "down"
+    assert other.unknown
+    assert other.explained_by == ("down",)
+
+
+def test_symptoms_do_not_begin_in_the_wake_of_their_cause() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 5))
+    one.update([says(YES, "stall"), says(NO, "slow")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
+    one.update([says(NO, "stall"), says(YES, "slow")], 20, 20)
+    assert one.lead() is None
+    for at in range(25, 90, 5):
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "slow"
+
+
+def test_an_engine_that_is_gone_for_good_takes_its_incidents_along() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    one.update([], GONE_SECONDS - 1, 0)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([], GONE_SECONDS + 1, 0)
+    assert one.incidents()[0].state is State.RESOLVED
+
+
+def test_an_engine_behind_a_dead_target_is_not_gone() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    for at in range(0, 4000, 100):
+        one.still_there(at)
+        one.update([], at, at)
+    assert one.incidents()[0].state is State.FIRING
+
+
+@pytest.mark.parametrize(("wait", "state"), [(0, State.FIRING), (5, State.FIRING), (60, State.PENDING)])
+def test_new_rules_keep_what_still_meets_its_time(wait: float, state: State) -> None:
+    one = book(rule(wait=5))
+    play(one, [YES, YES, YES])
+    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    assert [incident.state for incident in one.incidents()] == [state]
+
+
+def test_a_rule_that_is_gone_resolves_its_incident_once() -> None:
+    one = book(rule(wait=0))
+    play(one, [YES])
+    one.replace_rules(RuleSet([rule("other")], "other"), 77)
+    changes = one.update([], 10, 80)
+    assert [(change.incident.key.rule, change.incident.state) for change in changes] == [
+        ("cause", State.RESOLVED)
+    ]
+    assert one.update([], 15, 85) == ()
