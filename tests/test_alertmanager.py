@@ -5,6 +5,7 @@ import json
 import ssl
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ def sender(*urls: str | dict[str, Any], **others: Any) -> AlertmanagerSender:
         AlertmanagerSettings.model_validate({"urls": list(urls), **given_settings}),
         others.get("external_url", "http://watchdog.example:9847/"),
     )
+
+
+def eventually_sent(alertmanager: AlertmanagerSender, count: int) -> None:
+    eventually(lambda: alertmanager.statistics()[0].sent == count)
 
 
 def alerts_of(inbox: Inbox) -> list[dict[str, Any]]:
@@ -76,6 +81,13 @@ def test_labels_say_who_and_annotations_say_what() -> None:
     }
     assert alert.generator_url == "http://w:1/incidents/kv-pool-exhausted/gpu-0/m/0"
     assert alert.starts_at == WALL
+
+
+def test_a_runbook_within_our_documents_becomes_a_link_to_our_page() -> None:
+    own = replace(incident(), runbook="docs/causes.md#kv-pool-exhausted")
+    alert = AlertBuilder({}, "http://w:1").build(own, WALL)
+    assert alert.annotations["runbook_url"] == "http://w:1/rules/kv-pool-exhausted"
+    assert AlertBuilder({}, "").build(own, WALL).annotations["runbook_url"] == own.runbook
 
 
 def test_an_external_label_never_replaces_one_of_ours_but_fills_a_missing_one() -> None:
@@ -160,13 +172,13 @@ def sender_urls(*urls: str) -> list[Any]:
 def test_an_end_is_sent_at_once_and_for_fifteen_minutes() -> None:
     with Pager(lambda: WALL + 2000) as pager, running(sender(pager.url)) as alertmanager:
         alertmanager.observe([incident()], 0, WALL)
-        alertmanager.observe([resolved(WALL + 30)], 30, WALL + 30)
-        for second in range(35, 1100, 5):
-            alertmanager.observe([], second, WALL + second)
+        pager.wait_for(1)
+        for second in range(30, 1100, 5):
+            # The incident itself stays visible for a while, and then is seen no more.
+            alertmanager.observe([resolved(WALL + 30)] if second < 600 else [], second, WALL + second)
             if (second - 30) % 60 == 0:
-                eventually(lambda: alertmanager.statistics()[0].queue_length == 0)
-        sent = [alert for alert in alerts_of(pager) if alert["endsAt"] == timestamp(WALL + 30)]
-        assert 15 <= len(sent) <= 16
+                eventually_sent(alertmanager, 2 + min((second - 30) // 60, 15))
+    assert [alert["endsAt"] for alert in alerts_of(pager)[1:]] == [timestamp(WALL + 30)] * 16
     assert alertmanager.statistics()[0].errors == 0
 
 

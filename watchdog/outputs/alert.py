@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from watchdog.diagnosis.incidents import lead_of
 from watchdog.model import Incident, Key, Remedy, Severity, State
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
@@ -66,7 +67,7 @@ class AlertBuilder:
             labels=clean_labels(
                 self._external_labels | {name: each for name, each in identity.items() if each}
             ),
-            annotations=_annotations(incident),
+            annotations=self._annotations(incident),
             starts_at=min(since, wall),
             ends_at=None,
             generator_url=incident_url(self._external_url, incident.key),
@@ -85,6 +86,29 @@ class AlertBuilder:
             ends_at=None,
             generator_url=self._external_url,
         )
+
+    def _annotations(self, incident: Incident) -> dict[str, str]:
+        subject = ", ".join(f"{name} {value}" for name, value in incident.labels.items())
+        description = [incident.cause] if incident.cause else []
+        if incident.evidence:
+            description.append("Evidence: " + "; ".join(each.text for each in incident.evidence) + ".")
+        if incident.symptoms:
+            description.append("It explains: " + ", ".join(incident.symptoms) + ".")
+        if incident.explained_by:
+            description.append("It is explained by: " + ", ".join(incident.explained_by) + ".")
+        annotations = {
+            "summary": f"{incident.title} ({subject})" if subject else incident.title,
+            "description": " ".join(description),
+            "remedy": remedy_text(incident.remedies[0]) if incident.remedies else "",
+            "runbook_url": self._runbook_url(incident),
+        }
+        return {name: clean_annotation(text) for name, text in annotations.items() if text}
+
+    def _runbook_url(self, incident: Incident) -> str:
+        """A path in our own documents is no link for a pager; our page of the rule says the same."""
+        if incident.runbook.startswith(("http://", "https://")) or not self._external_url:
+            return incident.runbook
+        return f"{self._external_url}/rules/{quote(scalar_text(incident.key.rule))}"
 
 
 def alert_name(rule: str) -> str:
@@ -127,18 +151,13 @@ def scalar_text(text: str) -> str:
 
 
 def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
-    """The lead of each target: of what fires, is no info and is explained by none, the gravest.
-
-    Among equals it is the one that explains most, then the oldest.
-    """
-    best: dict[str, Incident] = {}
+    """The lead of each target among the incidents that fire."""
+    by_target: dict[str, list[Incident]] = {}
     for incident in incidents:
-        if incident.state is not State.FIRING or incident.severity is Severity.INFO or incident.explained_by:
-            continue
-        other = best.get(incident.key.target)
-        if other is None or _lead_order(incident) < _lead_order(other):
-            best[incident.key.target] = incident
-    return frozenset(incident.key for incident in best.values())
+        if incident.state is State.FIRING:
+            by_target.setdefault(incident.key.target, []).append(incident)
+    found = (lead_of(firing) for firing in by_target.values())
+    return frozenset(key for key in found if key is not None)
 
 
 def severity_rank(severity: str) -> int:
@@ -190,24 +209,6 @@ def remedy_text(remedy: Remedy) -> str:
     return " ".join(_sentence(part) for part in parts if part)
 
 
-def _annotations(incident: Incident) -> dict[str, str]:
-    subject = ", ".join(f"{name} {value}" for name, value in incident.labels.items())
-    description = [incident.cause] if incident.cause else []
-    if incident.evidence:
-        description.append("Evidence: " + "; ".join(each.text for each in incident.evidence) + ".")
-    if incident.symptoms:
-        description.append("It explains: " + ", ".join(incident.symptoms) + ".")
-    if incident.explained_by:
-        description.append("It is explained by: " + ", ".join(incident.explained_by) + ".")
-    annotations = {
-        "summary": f"{incident.title} ({subject})" if subject else incident.title,
-        "description": " ".join(description),
-        "remedy": remedy_text(incident.remedies[0]) if incident.remedies else "",
-        "runbook_url": incident.runbook,
-    }
-    return {name: clean_annotation(text) for name, text in annotations.items() if text}
-
-
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
@@ -223,8 +224,3 @@ def _label_value(value: str) -> str:
         return text
     # The hash keeps two long values with the same start apart.
     return text[: MAX_LABEL_CHARACTERS - 17] + "~" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _lead_order(incident: Incident) -> tuple[int, int, float, Key]:
-    since = incident.firing_since if incident.firing_since is not None else incident.pending_since
-    return (_SEVERITY_RANK[incident.severity], -len(incident.symptoms), since, incident.key)

@@ -2,14 +2,13 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from watchdog.model import Incident, Key
 from watchdog.outputs.alert import Alert, AlertBuilder, compact_json, timestamp
 from watchdog.outputs.announcements import Announcement, Announcements, Ledger, no_ledger
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, steady_seconds
 from watchdog.outputs.post import Answer, Poster, endpoint_at
 from watchdog.settings import AlertmanagerEndpoint, AlertmanagerSettings
 from watchdog.settings_values import redact_url
@@ -116,7 +115,7 @@ class AlertmanagerSender:
         if alert.generator_url:
             body["generatorURL"] = alert.generator_url
         # Past its end a firing alert would read as a resolved one.
-        expires_at = time.monotonic() + (
+        expires_at = steady_seconds() + (
             self._horizon_seconds if alert.ends_at is None else self._retention_seconds
         )
         for outbox in self._outboxes:
@@ -158,11 +157,11 @@ class _Alertmanager:
 
     def deliver(self, batch: Sequence[Parcel[_Encoded]], timeout_seconds: float) -> Delivery:
         """Posts the batch; alerts known to be refused go alone, and only when their time has come."""
-        give_up_at = time.monotonic() + timeout_seconds
+        give_up_at = steady_seconds() + timeout_seconds
         suspects = [parcel for parcel in batch if self._is_suspect(parcel)]
         rest = [parcel for parcel in batch if parcel not in suspects]
         due = [
-            parcel for parcel in suspects if self._refusals[parcel.identity].next_try_at <= time.monotonic()
+            parcel for parcel in suspects if self._refusals[parcel.identity].next_try_at <= steady_seconds()
         ]
         delivery = self._post(rest, give_up_at) if rest else Delivery()
         for parcel in due:
@@ -170,7 +169,7 @@ class _Alertmanager:
         return delivery
 
     def _post(self, parcels: Sequence[Parcel[_Encoded]], give_up_at: float) -> Delivery:
-        left_seconds = give_up_at - time.monotonic()
+        left_seconds = give_up_at - steady_seconds()
         if left_seconds <= 0:
             return Delivery(again=frozenset(parcel.identity for parcel in parcels))
         body = b"[" + b",".join(parcel.content.body for parcel in parcels) + b"]"
@@ -203,7 +202,7 @@ class _Alertmanager:
             self._resend_seconds * 4**times, max(_LONGEST_QUARANTINE_SECONDS, self._resend_seconds)
         )
         self._refusals[parcel.identity] = _Refusal(
-            parcel.content.starts_at, times, time.monotonic() + pause_seconds
+            parcel.content.starts_at, times, steady_seconds() + pause_seconds
         )
         while len(self._refusals) > self._capacity:
             del self._refusals[next(iter(self._refusals))]

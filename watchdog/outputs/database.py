@@ -47,6 +47,8 @@ CREATE TABLE ledger (
 
 _OUR_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
+_TABLES = frozenset({"facts", "incidents", "transitions", "ledger"})
+
 Answer = TypeVar("Answer")
 
 
@@ -266,6 +268,9 @@ def _check(connection: sqlite3.Connection) -> None:
         raise Untrusted("it is a database of some other program")
     if version != SCHEMA_VERSION:
         raise Untrusted(f"its schema is version {version}, and this program knows version {SCHEMA_VERSION}")
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables != _TABLES:
+        raise Untrusted("its tables are not those of its schema")
     faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if faults != ["ok"]:
         raise Untrusted("integrity check: " + "; ".join(faults))

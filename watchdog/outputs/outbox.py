@@ -18,9 +18,16 @@ _GRACE_SECONDS = 0.5
 Content = TypeVar("Content")
 
 
+def steady_seconds() -> float:
+    """A clock that nobody sets and that goes on while the machine sleeps: an alert ages meanwhile."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 @dataclass(frozen=True, slots=True)
 class Parcel(Generic[Content]):
-    """Something to deliver; after `expires_at` (monotonic seconds) it is no longer true and is dropped."""
+    """Something to deliver; after `expires_at` (steady seconds) it is no longer true and is dropped."""
 
     identity: str
     content: Content
@@ -92,14 +99,14 @@ class Outbox(Generic[Content]):
     def begin_stop(self, drain_seconds: float) -> None:
         """Lets the thread end once the queue is empty, or after `drain_seconds`; returns at once."""
         with self._changed:
-            self._drain_until = time.monotonic() + drain_seconds
+            self._drain_until = steady_seconds() + drain_seconds
             self._changed.notify_all()
 
     def finish_stop(self) -> None:
         """Waits until the thread has ended; cuts off a post that outlasts the time to drain."""
         if self._thread is None or self._drain_until is None:
             return
-        self._thread.join(max(self._drain_until - time.monotonic(), 0))
+        self._thread.join(max(self._drain_until - steady_seconds(), 0))
         if self._thread.is_alive():
             self._abort()
             self._thread.join(_GRACE_SECONDS)
@@ -133,9 +140,9 @@ class Outbox(Generic[Content]):
     def _next_batch(self) -> Sequence[Parcel[Content]] | None:
         """The oldest parcels, once there are some and the pause is over; None when it is time to end."""
         with self._changed:
-            resume_at = time.monotonic() + self._pause_seconds
+            resume_at = steady_seconds() + self._pause_seconds
             while True:
-                now = time.monotonic()
+                now = steady_seconds()
                 if self._drain_until is not None:
                     resume_at = min(resume_at, now + _PAUSE_WHILE_DRAINING_SECONDS)
                     if not self._waiting or now >= self._drain_until:
@@ -192,4 +199,4 @@ class Outbox(Generic[Content]):
     def _seconds_for_a_post(self) -> float:
         if self._drain_until is None:
             return self._timeout_seconds
-        return min(self._timeout_seconds, max(self._drain_until - time.monotonic(), 0.05))
+        return min(self._timeout_seconds, max(self._drain_until - steady_seconds(), 0.05))

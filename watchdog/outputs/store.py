@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from watchdog.diagnosis.incidents import GAP_SECONDS
 from watchdog.model import Incident, Key, State, Transition
 from watchdog.outputs.alert import scalar_text
 from watchdog.outputs.database import Database, Health
@@ -193,7 +194,8 @@ class Store:
         if watched is None:
             watched = self._watched[key] = _Watched(incident.key.target, 0.0, at)
         elif incident.state is State.PENDING and not incident.unknown:
-            watched.pending_seconds += max(0.0, at - watched.at)
+            elapsed_seconds = at - watched.at
+            watched.pending_seconds += elapsed_seconds if 0 < elapsed_seconds <= GAP_SECONDS else 0.0
         watched.at = at
         return watched
 
