@@ -4,7 +4,8 @@ import json
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Self
 
 from watchdog.model import Facts, Scrape
 from watchdog.scrape.recording import read
+from watchdog.settings import parse_vllm_args
 
 RECORDING = Path(__file__).with_name("kv-pool-exhausted.jsonl.xz")
 # Calm to learn from before things go wrong, yet short enough for a visitor.
@@ -92,9 +94,17 @@ class ReplayServer:
 def demo_server(port: int = 0) -> ReplayServer:
     """The embedded recording, from a little before its incident on; it is not started yet."""
     recording, scrapes = read(RECORDING)
-    pages = tuple(scrapes)
+    longest = _longest_request(recording.meta)
+    pages = tuple(replace(each, facts=replace(each.facts, max_model_len=longest)) for each in scrapes)
     incident = next(phase for phase in recording.phases if phase.label == recording.name)
     return ReplayServer(pages, max(0.0, incident.start - CALM_SECONDS - pages[0].wall), port=port)
+
+
+def _longest_request(meta: Mapping[str, object]) -> int | None:
+    """What `/v1/models` of the recorded server said, by its launch flags; None where these do not tell."""
+    flags = parse_vllm_args(meta.get("flags"))
+    length = flags.get("--max-model-len", "") if isinstance(flags, dict) else ""
+    return int(length) if length.isdecimal() else None
 
 
 class _Server(ThreadingHTTPServer):
