@@ -160,7 +160,7 @@ def test_time_in_which_nobody_looked_does_not_count() -> None:
 
 def test_the_transitions_tell_each_change_once() -> None:
     one = book(rule(wait=5, keep=5))
-    seen = []
+    seen: list[tuple[State | None, State, float]] = []
     for index, truth in enumerate([YES, YES, YES, NO, NO, NO]):
         changes = one.update([says(truth)], 5.0 * index, 100 + 5.0 * index)
         seen.extend((change.before, change.incident.state, change.at) for change in changes)

@@ -3,7 +3,7 @@
 Time is always an argument. `at` is monotonic and only ever subtracted; `wall` is for people.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from watchdog.diagnosis.rules import Rule, RuleSet
@@ -49,9 +49,11 @@ class IncidentBook:
         self._rules = rules
         self._entries: dict[Key, _Entry] = {}
         self._dropped: list[Transition] = []
+        self._firing: list[Incident] | None = None
 
     def update(self, findings: Iterable[Finding], at: float, wall: float) -> tuple[Transition, ...]:
         """Takes one step's findings; a key without a finding counts as unknown. Returns what changed."""
+        self._firing = None
         changes: list[Transition] = list(self._dropped)
         self._dropped.clear()
         met: set[Key] = set()
@@ -70,9 +72,8 @@ class IncidentBook:
 
     def incidents(self) -> tuple[Incident, ...]:
         """Pending, firing and lately resolved ones; firing ones know what they explain; the lead comes first."""
-        firing = [entry.incident for entry in self._entries.values() if entry.incident.state is State.FIRING]
         lead = self.lead()
-        by_key = {incident.key: incident for incident in related(firing, self._rules)}
+        by_key = {incident.key: incident for incident in self._related()}
         everything = [by_key.get(key, entry.incident) for key, entry in self._entries.items()]
         order = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
         everything.sort(
@@ -88,8 +89,14 @@ class IncidentBook:
 
     def lead(self) -> Key | None:
         """The key of the one cause to show first; None where nothing of warning or above fires."""
-        firing = [entry.incident for entry in self._entries.values() if entry.incident.state is State.FIRING]
-        return lead_of(related(firing, self._rules))
+        return lead_of(self._related())
+
+    def _related(self) -> list[Incident]:
+        if self._firing is None:
+            entries = self._entries.values()
+            firing = [entry.incident for entry in entries if entry.incident.state is State.FIRING]
+            self._firing = related(firing, self._rules)
+        return self._firing
 
     def pending_seconds(self) -> dict[Key, float]:
         """How long each pending incident's rule has held, for the store."""
@@ -106,6 +113,7 @@ class IncidentBook:
 
     def restore(self, stored: Iterable[Restored], at: float) -> None:
         """Takes up what was stored by a process before this one; the time in between counts for nothing."""
+        self._firing = None
         for one in stored:
             if self._rules.find(one.incident.key.rule) is None:
                 continue
@@ -116,7 +124,7 @@ class IncidentBook:
 
     def replace_rules(self, rules: RuleSet, wall: float) -> None:
         """Goes over to another rule set: identity is kept by rule id; incidents of rules that are gone resolve."""
-        self._rules = rules
+        self._rules, self._firing = rules, None
         for key, entry in list(self._entries.items()):
             rule = rules.find(key.rule)
             if rule is None:
@@ -305,8 +313,3 @@ def lead_of(firing: Sequence[Incident]) -> Key | None:
         candidates,
         key=lambda one: (_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
     ).key
-
-
-def by_key(incidents: Iterable[Incident]) -> Mapping[Key, Incident]:
-    """Incidents by their identity."""
-    return {incident.key: incident for incident in incidents}

@@ -6,6 +6,7 @@ them, a quantile that falls in the open bucket is `AtLeast` its bound.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from math import isinf, isnan
 
@@ -439,6 +440,7 @@ class Ratio(Node):
         return (self.numerator, self.denominator)
 
 
+@cache
 def _histogram_parts(metric: str) -> tuple[Selector, Selector, Selector]:
     return Selector(metric + "_bucket"), Selector(metric + "_sum"), Selector(metric + "_count")
 
@@ -477,15 +479,15 @@ def _buckets(span: Span, metric: str) -> list[tuple[float, float]] | None:
     """
     first, last = span.frames[0], span.frames[-1]
     subject = span.subject
-    columns = last.layout.bucket_columns(Selector(metric + "_bucket"), subject.model_name, subject.engine)
+    columns = last.layout.bucket_columns(_histogram_parts(metric)[0], subject.model_name, subject.engine)
     if columns is None:
         return None
     grown: list[tuple[float, float]] = []
     before = 0.0
+    same = first.layout is last.layout
+    old, new = first.values, last.values
     for bound, column in columns:
-        count = span.grown(first, last, column)
-        if grown and grown[-1][0] == bound:
-            return None
+        count = new[column] - old[column] if same else span.grown(first, last, column)
         if not count >= before:
             return None
         grown.append((bound, count))
@@ -552,7 +554,7 @@ class TimeShareAbove(Node):
         bound = self.bound.evaluate(view)
         if bound is None or view.window is None or len(view.window.frames) < 2:
             return None
-        total = view.window.increase(Selector(self.metric + "_sum"))
+        total = view.window.increase(_histogram_parts(self.metric)[1])
         buckets = _buckets(view.window, self.metric)
         if total is None or total < self.least_sum_seconds or not buckets:
             return None

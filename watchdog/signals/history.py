@@ -32,6 +32,14 @@ class Selector:
 
     metric: str
     matchers: tuple[tuple[str, str], ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Every signal of every step looks its selector up: the hash is worth keeping.
+        object.__setattr__(self, "_hash", hash((self.metric, self.matchers)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 SeriesKey = tuple[str, frozenset[tuple[str, str]]]
@@ -99,7 +107,7 @@ class Layout:
     ) -> tuple[tuple[float, int], ...] | None:
         """Upper bounds and positions of a histogram's buckets, in order; None for a set no quantile can be read from.
 
-        That is: no `+Inf`, a bound that is no number, or no bucket at all.
+        That is: no `+Inf`, a bound twice, a bound that is no number, or no bucket at all.
         """
         key = (selector, model_name, engine)
         if key not in self.buckets:
@@ -111,9 +119,8 @@ class Layout:
             bounds = sorted((float(self.series[position].labels["le"]), position) for position in columns)
         except (KeyError, ValueError):
             return None
-        if not bounds or bounds[-1][0] != float("inf"):
-            return None
-        return tuple(bounds)
+        distinct = len({bound for bound, _ in bounds}) == len(bounds)
+        return tuple(bounds) if bounds and distinct and bounds[-1][0] == float("inf") else None
 
 
 def _subjects(
@@ -283,8 +290,9 @@ class Span:
         if not columns:
             return None
         total = 0.0
+        same = first.layout is last.layout
         for column in columns:
-            grown = self.grown(first, last, column)
+            grown = last.values[column] - first.values[column] if same else self.grown(first, last, column)
             if not grown >= 0.0:  # NaN compares false
                 return None
             total += grown
@@ -293,8 +301,6 @@ class Span:
     def grown(self, first: Frame, last: Frame, column: int) -> float:
         """The growth of the series in one column of the last frame; NaN where it is unknown."""
         value = last.values[column]
-        if first.layout is last.layout:
-            return value - first.values[column]
         key = last.layout.keys[column]
         position = first.layout.index.get(key)
         if position is not None:
@@ -307,9 +313,12 @@ class Span:
     def gauge(self, selector: Selector) -> list[float]:
         """The known values of a gauge over the frames, summed where a metric has several series."""
         values = []
+        layout, columns = None, ()
         for frame in self.frames:
-            value = frame.total(self.columns(frame, selector))
-            if not isnan(value):
+            if frame.layout is not layout:
+                layout, columns = frame.layout, self.columns(frame, selector)
+            value = frame.total(columns)
+            if value == value:  # NaN is not; asked of every value of every gauge
                 values.append(value)
         return values
 
