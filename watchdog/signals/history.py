@@ -318,7 +318,7 @@ class Span:
             if frame.layout is not layout:
                 layout, columns = frame.layout, self.columns(frame, selector)
             value = frame.total(columns)
-            if value == value:  # NaN is not; asked of every value of every gauge
+            if not isnan(value):
                 values.append(value)
         return values
 
