@@ -29,6 +29,8 @@ from watchdog.model import (
     VllmFacts,
 )
 from watchdog.outputs.metrics import Figures, registry
+from watchdog.outputs.receiver import AlertReceiver
+from watchdog.settings import ReceiverSettings
 
 NOW = 1_790_000_000.0
 
@@ -233,13 +235,12 @@ class History:
         self, since: float | None, state: State | None, rule: str | None, limit: int
     ) -> Sequence[Incident]:
         """All that match."""
-        found = [each.incident for each in self.transitions]
         return [
-            each
-            for each in found
-            if (state is None or each.state is state)
-            and (rule is None or each.key.rule == rule)
-            and (since is None or each.pending_since >= since)
+            each.incident
+            for each in self.transitions
+            if state in {None, each.incident.state}
+            and rule in {None, each.incident.key.rule}
+            and (since is None or each.at >= since)
         ][:limit]
 
     def timeline(self, key: str) -> Sequence[Transition]:
@@ -259,7 +260,7 @@ class AService:
     started: bool = True
     alive: bool = True
     faults: tuple[str, ...] = ()
-    received: list[Mapping[str, Any]] = field(default_factory=list)
+    receiver: AlertReceiver = field(default_factory=lambda: AlertReceiver(ReceiverSettings(), ()))
     own: Figures = field(default_factory=Figures)
 
     @property
@@ -288,9 +289,8 @@ class AService:
         return self.faults
 
     def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keeps the payload."""
-        self.received.append(payload)
-        return {"accepted": len(payload.get("alerts", ()))}
+        """What the receiver says."""
+        return self.receiver.receive(payload, self.last, NOW)
 
     def figures(self) -> Figures:
         """What it was given."""

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from watchdog import __version__
 from watchdog.model import Incident, State, Target, Transition
+from watchdog.outputs.receiver import ALERTS_AT_MOST, ForwardError
 from watchdog.settings import Settings, duration
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, MappingResponse, error_response
@@ -28,6 +29,7 @@ from watchdog.web.bodies import (
     HealthBody,
     IncidentDetailBody,
     IncidentsBody,
+    ReceivedBody,
     ReloadBody,
     RuleBody,
     RulesBody,
@@ -48,18 +50,22 @@ from watchdog.web.text import diagnosis_text
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LISTED = 1000
 
+
+def _error(text: str) -> dict[str, Any]:
+    """An error in the document: JSON also where the answer itself is a page or text."""
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    return {"description": text, "content": content}
+
+
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": text}
-    for status, text in {
-        400: "A host name that is not ours.",
-        401: "Credentials are required.",
-        413: "The request is too large.",
-        414: "The query is too long.",
-        422: "The request is not valid.",
-        503: "Not now.",
-    }.items()
+    400: _error("A host name that is not ours."),
+    401: _error("Credentials are required."),
+    413: _error("The request is too large."),
+    414: _error("The query is too long."),
+    422: _error("The request is not valid."),
+    503: _error("Not now."),
 }
-_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such thing."}}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: _error("No such thing.")}
 _TEXT_TOO: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
@@ -95,7 +101,10 @@ class IncidentParameters(_Parameters):
     """Which incidents are listed."""
 
     since: str | None = Field(
-        None, max_length=40, description="Not older than this: RFC 3339, unix seconds, or an age such as 24h."
+        None,
+        max_length=40,
+        description="Not older than this: RFC 3339, unix seconds, or an age such as 24h.",
+        examples=["24h", "2026-01-31T00:00:00Z", "1790000000"],
     )
     state: State | None = Field(None, description="Only those in this state.")
     rule: str | None = Field(None, max_length=200, description="Only those of this rule.")
@@ -259,7 +268,7 @@ def _add_rules_and_targets(app: FastAPI, state: ServiceState) -> None:
         "/rules/{id}", response_model=RuleBody, summary="One cause", tags=["rules"], responses=_NOT_FOUND
     )
     async def show_rule(id: Annotated[str, Path(max_length=200, description="The rule's id.")]) -> Response:  # noqa: A002
-        rule = state.rules.by_id(id)
+        rule = state.rules.find(id)
         if rule is None:
             near = difflib.get_close_matches(id, [each.id for each in state.rules.rules], n=1)
             raise HTTPException(404, "no rule has this id" + (f"; did you mean {near[0]}?" if near else ""))
@@ -285,8 +294,12 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
             return error_response(503, "; ".join(waits), "not_ready")
         return BodyResponse(HealthBody(status="ok", notes=plain(settings.warnings)))
 
+    # Brings the error's model into the document, where the other routes refer to it.
+    stalled: dict[int | str, dict[str, Any]] = {503: {"model": ErrorBody, "description": "Not now."}}
     for path in ("/healthz", "/-/healthy"):
-        app.get(path, response_model=HealthBody, summary="Are we alive", tags=["health"])(healthy)
+        app.get(path, response_model=HealthBody, responses=stalled, summary="Are we alive", tags=["health"])(
+            healthy
+        )
     for path in ("/readyz", "/-/ready"):
         app.get(path, response_model=HealthBody, summary="Are we ready", tags=["health"])(ready)
 
@@ -312,7 +325,7 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         response_model=ReloadBody,
         summary="Read settings and rules again",
         tags=["actions"],
-        responses=_NOT_FOUND | {500: {"model": ErrorBody, "description": "The old ones stay."}},
+        responses=_NOT_FOUND | {500: _error("The old ones stay.")},
         include_in_schema=settings.web.reload_endpoint,
     )
     async def reload() -> Response:
@@ -327,8 +340,12 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         "/alertmanager",
         summary="Alertmanager's webhook",
         tags=["actions"],
-        response_model=dict[str, Any],
-        responses=_NOT_FOUND | {415: {"model": ErrorBody, "description": "Not JSON."}},
+        response_model=ReceivedBody,
+        responses=_NOT_FOUND
+        | {
+            415: _error("Not JSON."),
+            502: _error("Not passed on."),
+        },
         openapi_extra={"requestBody": _WEBHOOK},
         include_in_schema=settings.receiver.enabled,
     )
@@ -341,6 +358,9 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
             return MappingResponse(await run_in_threadpool(state.receive, payload))
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
+        except ForwardError as error:
+            # Whoever sent it will send it again.
+            return error_response(502, str(error), "not_forwarded")
 
 
 _WEBHOOK = {
@@ -354,12 +374,13 @@ _WEBHOOK = {
                 "properties": {
                     "alerts": {
                         "type": "array",
-                        "maxItems": 1000,
+                        "maxItems": ALERTS_AT_MOST,
                         "items": {
                             "type": "object",
                             "required": ["labels"],
                             "properties": {
-                                "labels": {"type": "object", "additionalProperties": {"type": "string"}}
+                                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                                "annotations": {"type": ["object", "null"]},
                             },
                         },
                     }

@@ -127,7 +127,7 @@ class TargetBody(Body):
     verdict: Verdict = Field(description="One word for it.")
     scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
     failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
-    vllm: VllmBody = Field(description="What is known of the server.")
+    vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
     lead: str | None = Field(description="The rule that leads: the cause to look at first; null for none.")
     lead_key: str | None = Field(description="The key of the incident that leads.")
     incidents: list[IncidentBody] = Field(description="Everything that fires or is about to, the lead first.")
@@ -238,6 +238,35 @@ class RulesBody(Body):
     rules: list[RuleBody] = Field(description="By id.")
 
 
+class MeantTargetBody(Body):
+    """A target that an alert's labels mean, and what we know of it."""
+
+    target: str = Field(description="Its name in the settings.")
+    verdict: Verdict = Field(description="One word for it.")
+    lead: str | None = Field(description="The rule that leads; null for none.")
+    cause: str = Field(description="What is wrong, in a sentence.")
+    remedy: str | None = Field(description="What to do first; null where nothing is proposed.")
+    url: str | None = Field(description="Where to read more; null without web.external_url.")
+
+
+class AnsweredAlertBody(Body):
+    """An alert that others raised, and our answer."""
+
+    alertname: str = Field(description="The alert's name.")
+    status: str = Field(description="firing or resolved.")
+    labels: dict[str, str] = Field(description="The alert's labels, long ones shortened.")
+    starts_at: str = Field(description="When it began, as it was told to us.")
+    fingerprint: str = Field(description="Alertmanager's identity of it.")
+    targets: list[MeantTargetBody] = Field(description="The targets it means.")
+
+
+class ReceivedBody(Body):
+    """Our answer to Alertmanager's webhook."""
+
+    alerts: list[AnsweredAlertBody] = Field(description="The alerts as they came.")
+    forwarded: bool | None = Field(description="Whether they went on to receiver.forward_url; null without.")
+
+
 class HealthBody(Body):
     """Whether we are alive, or ready."""
 
@@ -262,7 +291,7 @@ class ErrorDetail(Body):
 class ErrorBody(Body):
     """The one shape of every error."""
 
-    error: ErrorDetail = Field(description="What went wrong.")
+    error: ErrorDetail = Field(description="The error.")
 
 
 def plain(value: Any) -> Any:

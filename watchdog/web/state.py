@@ -69,6 +69,7 @@ class ServiceState(Protocol):
     def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take Alertmanager's webhook; returns what we know of the targets its alerts mean.
 
-        Raises ValueError, its text safe to show, for a payload that is not of that form.
+        Raises ValueError, its text safe to show, for a payload that is not of that form, and ForwardError
+        where it was not passed on.
         """
         ...

@@ -1,0 +1,120 @@
+"""The API on a loopback port, as `serve` runs it, and the plainest of clients."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.a_service import NOW, AService
+from watchdog.serving import WebServer, listen
+from watchdog.settings import Settings, WebSettings
+from watchdog.web.api import create_app
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, without the constants that JSON has not."""
+        return json.loads(self.body, parse_constant=_refuse)
+
+    @property
+    def error(self) -> Any:
+        """The error, which must be of the one shape."""
+        assert set(self.json) == {"error"}
+        assert set(self.json["error"]) == {"status", "reason", "message"}
+        assert self.json["error"]["status"] == self.status
+        return self.json["error"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running API."""
+
+    port: int
+    service: AService
+
+    def ask(
+        self,
+        path: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """One request on a connection of its own; `Host` is localhost unless given."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        given = {"Host": f"localhost:{self.port}", **(headers or {})}
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in given.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            response = connection.getresponse()
+            fields = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, fields, response.read())
+        finally:
+            connection.close()
+
+    def post(self, path: str, value: object, headers: Mapping[str, str] | None = None) -> Answer:
+        """A value as JSON."""
+        fields = {"Content-Type": "application/json", **(headers or {})}
+        return self.ask(path, "POST", fields, json.dumps(value).encode())
+
+
+@contextmanager
+def a_site(
+    service: AService, settings: Settings | None = None, wall: Callable[[], float] = lambda: NOW
+) -> Iterator[Site]:
+    """Serves until the block ends."""
+    chosen = settings or Settings()
+    web = chosen.web.model_copy(update={"port": 0})
+    app = create_app(service, chosen, wall)
+    listener = listen(web)
+    server = WebServer(app, web, listener)
+    port = listener.getsockname()[1]
+    server.start()
+    try:
+        _await(port, service)
+        yield Site(port, service)
+    finally:
+        server.stop()
+
+
+def web(**values: object) -> Settings:
+    """Settings with these of the web server."""
+    return Settings(web=WebSettings.model_validate(values))
+
+
+def _await(port: int, service: AService) -> None:
+    """Until the server's thread answers."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            Site(port, service).ask("/healthz")
+        except (ConnectionError, http.client.HTTPException):
+            threading.Event().wait(0.01)
+        else:
+            return
+    raise AssertionError("the server does not answer")
+
+
+def _refuse(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
