@@ -28,6 +28,7 @@ from watchdog.signals.algebra import (
     Quantile,
     Rate,
     Ratio,
+    ReleasedSince,
     ShareOfTime,
     Slope,
     TimeShareAbove,
@@ -194,6 +195,26 @@ def test_age_is_the_time_since_anything_moved() -> None:
     assert value(Age((TOKENS,)), moving) == 40
     assert value(Age((TOKENS, Selector("vllm:prompt_tokens_total"))), moving) == 40
     assert value(Age((Selector("vllm:prompt_tokens_total"),)), moving) is None
+
+
+def test_clients_that_left_are_seen_after_progress_stopped_however_long_ago() -> None:
+    def held(connections: list[float], running: list[float], tokens: list[float]) -> dict[float, str]:
+        return {
+            5.0 * index: page(generation_tokens_total=token, num_requests_running=batch)
+            + f"process_open_fds {30 + connection}\n"
+            for index, (connection, batch, token) in enumerate(zip(connections, running, tokens, strict=True))
+        }
+
+    node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
+    assert value(node, held([20, 20, 0] + [0] * 17, [20] * 20, [1, 2] + [3] * 18)) == 20
+    # Requests that ended before the engine stopped took their connections with them: nobody left.
+    assert value(node, held([20, 20, 8] + [8] * 17, [20, 20] + [8] * 18, [1, 2] + [3] * 18)) == 0
+    assert value(node, held([20, 20, 26], [20] * 3, [1, 2, 2])) == -6
+    assert value(node, held([20, 0, 0], [20] * 3, [1, 1, 1])) is None
+    assert (
+        value(node, {0.0: page(generation_tokens_total=1.0), 5.0: page(generation_tokens_total=2.0)}) is None
+    )
+    assert value(node, held([1], [1], [1])) is None
 
 
 def test_labels_are_numbers_or_unknown() -> None:

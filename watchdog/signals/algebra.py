@@ -238,24 +238,6 @@ class Change(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Node):
-    """The highest value of a gauge in the window less its newest (how far it fell back); never below zero."""
-
-    selector: Selector
-
-    def evaluate(self, view: View) -> float | None:
-        values = [] if view.window is None else view.window.gauge(self.selector)
-        return max(values) - values[-1] if len(values) >= 2 else None
-
-    def promql(self, window: str) -> str:
-        name = _promql_name(self.selector)
-        return f"max_over_time({name}[{window}]) - {name}"
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
-
-@dataclass(frozen=True, slots=True)
 class Slope(Node):
     """How fast a gauge moves, per second: least squares over the window's frames; None for under three."""
 
@@ -595,22 +577,8 @@ class Age(Node):
         if view.life is None or len(view.life.frames) < 2:
             return None
         span = view.life
-        present = [one for one in self.selectors if span.columns(span.frames[-1], one)]
-        if not present:
-            return None
-        return span.frames[-1].at - self._still_since(span, present)
-
-    @staticmethod
-    def _still_since(span: Span, selectors: list[Selector]) -> float:
-        last = span.frames[-1]
-        values = [last.total(span.columns(last, one)) for one in selectors]
-        since = last.at
-        for frame in reversed(span.frames):
-            for value, one in zip(values, selectors, strict=True):
-                if _moved(frame, span, one, value):
-                    return since
-            since = frame.at
-        return since
+        since = _still_since(span, self.selectors)
+        return None if since is None else span.frames[-1].at - span.frames[since].at
 
     def promql(self, window: str) -> str:
         moved = " or ".join(
@@ -624,10 +592,56 @@ class Age(Node):
         return frozenset(one.metric for one in self.selectors)
 
 
+def _still_since(span: Span, selectors: tuple[Selector, ...]) -> int | None:
+    """The first frame from which on no counter moved; None where the newest page has none of them."""
+    last = span.frames[-1]
+    values = [(one, last.total(span.columns(last, one))) for one in selectors if span.columns(last, one)]
+    if not values:
+        return None
+    since = len(span.frames) - 1
+    for index in range(since, -1, -1):
+        if any(_moved(span.frames[index], span, one, value) for one, value in values):
+            return since
+        since = index
+    return since
+
+
 def _moved(frame: Frame, span: Span, selector: Selector, value: float) -> bool:
     before = frame.total(span.columns(frame, selector))
     # A series that was not there yet has moved by appearing; an unknown value is no sign of movement.
     return (value != 0 and not span.columns(frame, selector)) or before < value
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedSince(Node):
+    """How far one gauge fell since the frame before counters last moved, beyond what others fell; negative if it rose.
+
+    Where nothing moved in the remembered life there is no frame before, and so no value.
+    """
+
+    held: Selector
+    booked: tuple[Selector, ...]
+    marks: tuple[Selector, ...]
+
+    def evaluate(self, view: View) -> float | None:
+        span = view.life
+        since = None if span is None or len(span.frames) < 2 else _still_since(span, self.marks)
+        if span is None or not since:
+            return None
+        fall = self._beyond(span, span.frames[since - 1]) - self._beyond(span, span.frames[-1])
+        return None if isnan(fall) else fall
+
+    def _beyond(self, span: Span, frame: Frame) -> float:
+        booked = sum(frame.total(span.columns(frame, one)) for one in self.booked)
+        return frame.total(span.columns(frame, self.held)) - booked
+
+    def promql(self, window: str) -> str:
+        booked = " - on () ".join(f"sum({_promql_name(one)})" for one in self.booked)
+        beyond = f"sum({_promql_name(self.held)}) - on () {booked}"
+        return f"max_over_time(({beyond})[{window}:5s]) - on () ({beyond})"
+
+    def metrics(self) -> frozenset[str]:
+        return frozenset({self.held.metric, *(one.metric for one in self.booked)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from watchdog.signals.algebra import (
     Bounded,
     Change,
     Constant,
-    Drop,
     Fact,
     First,
     Gauge,
@@ -29,6 +28,7 @@ from watchdog.signals.algebra import (
     Quantile,
     Rate,
     Ratio,
+    ReleasedSince,
     ShareOfTime,
     Slope,
     TimeShareAbove,
@@ -250,8 +250,8 @@ def _progress() -> Iterator[Signal]:
     yield Signal(
         "open_files_drop",
         "files",
-        "How far they fell back from their highest in the window.",
-        Drop(_OPEN_FILES),
+        "Open files closed since progress stopped, beyond those of requests that left batch and queue: clients gone.",
+        ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks),
     )
     yield Signal("open_files", "files", "Open files of the API server process.", Gauge(_OPEN_FILES, "last"))
     yield Signal(
@@ -630,6 +630,12 @@ def _outcome() -> Iterator[Signal]:
         "notices",
         "Completion notices that came after expiry.",
         Increase(_vllm("nixl_num_notifications_after_expiry_total")),
+    )
+    yield Signal(
+        "draft_length_tokens",
+        "tokens",
+        "Tokens proposed in a mean draft: num_speculative_tokens as it is used.",
+        Ratio(_drafted, Increase(_vllm("spec_decode_num_drafts_total")), _LEAST_REQUESTS),
     )
     yield Signal("drafted_tokens", "tokens", "Tokens proposed by the drafter.", _drafted)
     yield Signal(
