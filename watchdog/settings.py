@@ -539,11 +539,13 @@ def load(
     config: Path | None = None,
     overrides: Mapping[str, object] = {},
     environment: Mapping[str, str] = {},
+    check_files: bool = False,
 ) -> Settings:
     """Settings from all layers; raises ConfigError that holds every fault of every layer.
 
     `overrides` are the command line's (nested, or dotted as `web.port`; None means not given);
-    without `config` the file is the one that WATCHDOG_CONFIG names, if any.
+    without `config` the file is the one that WATCHDOG_CONFIG names, if any. With `check_files` a secret or
+    certificate that cannot be read is a fault too: for a start, not for a look at the settings elsewhere.
     """
     named = environment.get("WATCHDOG_CONFIG") or None
     path = config or (Path(named) if named else None)
@@ -559,6 +561,8 @@ def load(
         settings = Settings(_build_sources=(layers.sources(Settings), {}))  # type: ignore[call-arg]
     except ValidationError as error:
         faults.extend(fault_texts(Settings, error, layers))
+    if check_files:
+        faults.extend(layers.unreadable_files(Settings))
     if faults:
         raise ConfigError(faults)
     return settings.told(layers.warnings())

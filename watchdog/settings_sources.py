@@ -4,6 +4,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
@@ -86,6 +87,21 @@ class Layers:
     def warnings(self) -> tuple[str, ...]:
         """What is odd about the sources."""
         return tuple(warning for layer in self.layers for warning in layer.warnings)
+
+    def unreadable_files(self, settings: type[BaseModel]) -> list[str]:
+        """A fault for each file that the settings name and that cannot be read, or holds an empty secret."""
+        merged: dict[str, Any] = {}
+        for layer in reversed(self.layers):
+            for key, value in layer.values.items():
+                _put(merged, (key,), deepcopy(value))
+        faults = []
+        for path, value in _files(settings, (), merged):
+            reason = _unreadable(Path(value), is_secret=str(path[-1]) in _SECRET_FILES)
+            if reason:
+                place = self.place(path)
+                text = f"{dotted(path)}: {_shown(str(value))} {reason}"
+                faults.append(f"{place}: {text}" if place else text)
+        return faults
 
     def place(self, path: Place) -> str:
         """Where the value at `path` was given, by the strongest layer that has it; empty for a default."""
@@ -245,6 +261,31 @@ def _inside(value: Any, step: str | int) -> bool:
     if isinstance(value, list):
         return isinstance(step, int) and step < len(value)
     return isinstance(value, dict) and step in value
+
+
+_SECRET_FILES = frozenset({"bearer_token_file", "password_file"})
+
+
+def _files(settings: type[BaseModel], path: Place, value: Any) -> Iterator[tuple[Place, str | Path]]:
+    """Every value that is meant to be a file's name, with its key path."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _files(settings, (*path, key), each)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _files(settings, (*path, index), each)
+    elif isinstance(value, str | Path) and _field(settings, path) is Path and str(path[-1]).endswith("_file"):
+        yield path, value
+
+
+def _unreadable(path: Path, is_secret: bool) -> str:
+    """Why the file is of no use; empty where it is. Its content goes nowhere."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(strict_yaml.MAX_CHARACTERS)
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {getattr(error, 'strerror', None) or 'not a path'}"
+    return "is empty" if is_secret and not content.strip() else ""
 
 
 def _is_model(kind: Any) -> bool:
