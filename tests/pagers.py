@@ -190,6 +190,12 @@ class Pager(Inbox):
         self._is_bad = is_bad
         super().__init__(self._take)
 
+    def up(self) -> None:
+        """Comes back; what it notified is known, of what has not been sent since it knows nothing."""
+        for alert in self.alerts.values():
+            alert["endsAt"] = "9999-01-01T00:00:00Z"
+        super().up()
+
     def forget(self) -> None:
         """What a restart without its data does."""
         self.alerts.clear()

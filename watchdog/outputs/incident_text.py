@@ -3,15 +3,37 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State
 
+_REMEDY_FIELDS = tuple(field.name for field in fields(Remedy))
+
 
 def dump_incident(incident: Incident) -> str:
     """The incident as one line of ASCII; numbers that JSON does not have become null."""
-    return json.dumps(_plain(asdict(incident)), separators=(",", ":"))
+    data = {
+        "key": list(incident.key),
+        "title": incident.title,
+        "severity": str(incident.severity),
+        "state": str(incident.state),
+        "cause": incident.cause,
+        "evidence": [
+            {"clause": each.clause, "values": _finite(each.values), "text": each.text}
+            for each in incident.evidence
+        ],
+        "remedies": [{name: getattr(each, name) for name in _REMEDY_FIELDS} for each in incident.remedies],
+        "unhelpful": incident.unhelpful,
+        "runbook": incident.runbook,
+        "pending_since": incident.pending_since,
+        "firing_since": incident.firing_since,
+        "resolved_at": incident.resolved_at,
+        "symptoms": incident.symptoms,
+        "explained_by": incident.explained_by,
+        "unknown": incident.unknown,
+    }
+    return json.dumps(data, separators=(",", ":"))
 
 
 def load_incident(text: str) -> Incident:
@@ -31,7 +53,7 @@ def _incident(data: Mapping[str, Any]) -> Incident:
         state=State(data["state"]),
         cause=str(data["cause"]),
         evidence=tuple(_evidence(each) for each in data["evidence"]),
-        remedies=tuple(Remedy(**each) for each in data["remedies"]),
+        remedies=tuple(_remedy(each) for each in data["remedies"]),
         unhelpful=tuple(map(str, data["unhelpful"])),
         runbook=str(data["runbook"]),
         pending_since=float(data["pending_since"]),
@@ -48,15 +70,16 @@ def _evidence(data: Mapping[str, Any]) -> Evidence:
     return Evidence(str(data["clause"]), values, str(data["text"]))
 
 
+def _remedy(data: Mapping[str, Any]) -> Remedy:
+    """What another version wrote may have more fields, or lack those with a default."""
+    return Remedy(**{name: data[name] for name in _REMEDY_FIELDS if name in data})
+
+
 def _moment(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
+def _finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {
+        name: value if value is not None and math.isfinite(value) else None for name, value in values.items()
+    }

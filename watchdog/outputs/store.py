@@ -261,18 +261,21 @@ def _record(connection: sqlite3.Connection, change: Transition) -> None:
         if row is None and _is_recorded(connection, incident):
             return
     identity: int = row[0] if row else secrets.randbits(62)
-    _write(connection, identity, incident, change.at)
+    body = dump_incident(incident)
+    _write(connection, identity, incident, body, change.at)
     number = connection.execute(
         "SELECT coalesce(max(number), 0) + 1 FROM transitions WHERE incident = ?", (identity,)
     ).fetchone()[0]
     before = str(change.before) if change.before else None
     connection.execute(
         "INSERT INTO transitions VALUES (?, ?, ?, ?, ?)",
-        (identity, number, change.at, before, dump_incident(incident)),
+        (identity, number, change.at, before, body),
     )
 
 
-def _write(connection: sqlite3.Connection, identity: int, incident: Incident, changed_at: float) -> None:
+def _write(
+    connection: sqlite3.Connection, identity: int, incident: Incident, body: str, changed_at: float
+) -> None:
     """An upsert, not a replacement, which would take the transitions with it."""
     connection.execute(
         "INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (id) DO UPDATE SET "
@@ -287,7 +290,7 @@ def _write(connection: sqlite3.Connection, identity: int, incident: Incident, ch
             changed_at,
             incident.resolved_at if incident.state is State.RESOLVED else None,
             changed_at,
-            dump_incident(incident),
+            body,
         ),
     )
 
@@ -302,14 +305,15 @@ def _is_recorded(connection: sqlite3.Connection, incident: Incident) -> bool:
 
 
 def _refresh(connection: sqlite3.Connection, incident: Incident, pending_seconds: float, wall: float) -> None:
+    body = dump_incident(incident)
     updated = connection.execute(
         "UPDATE incidents SET pending_seconds = ?, seen_at = ?, body = ?, state = ? "
         "WHERE key = ? AND state <> 'resolved'",
-        (pending_seconds, wall, dump_incident(incident), str(incident.state), _text(incident.key)),
+        (pending_seconds, wall, body, str(incident.state), _text(incident.key)),
     )
     if updated.rowcount == 0:
         since = incident.firing_since if incident.firing_since is not None else incident.pending_since
-        _write(connection, secrets.randbits(62), incident, since)
+        _write(connection, secrets.randbits(62), incident, body, since)
 
 
 def _drop_pending(connection: sqlite3.Connection, targets: Collection[str], present: Collection[str]) -> None:
