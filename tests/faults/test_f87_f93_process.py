@@ -281,7 +281,7 @@ def test_f90_health_is_asked_by_the_command_of_containers(
         assert _health(port) == 1
 
 
-# F92: descriptors
+# F92: no more files, no more room
 
 
 def test_f92_too_many_files_is_a_reason_and_passes(

@@ -13,7 +13,7 @@ from typing import Self
 
 from watchdog.model import Facts, Scrape
 from watchdog.scrape.recording import read
-from watchdog.settings import parse_vllm_args
+from watchdog.settings_values import parse_vllm_args
 
 RECORDING = Path(__file__).with_name("kv-pool-exhausted.jsonl.xz")
 # Calm to learn from before things go wrong, yet short enough for a visitor.
