@@ -182,6 +182,8 @@ def test_what_is_no_number_is_refused_with_its_line(text: str, known: bool) -> N
         ("vllm:a ", "a value was expected"),
         ('vllm:a{x="1"}', "a value was expected"),
         ("vllm:a 1 2 3", "nothing was expected after"),
+        ("vllm:a 1#then", "a number was expected as a value"),
+        ("vllm:a 1\tthen", "a number was expected as a timestamp"),
         ("vllm:a 1 then", "a number was expected as a timestamp"),
         ('vllm:a{x="1" 1', "labels in the form"),
         ('vllm:a{x="1} 1', "labels in the form"),
@@ -198,8 +200,14 @@ def test_what_is_no_number_is_refused_with_its_line(text: str, known: bool) -> N
         ("= 1", "a metric name was expected"),
     ],
 )
-def test_a_malformed_line_is_told_with_its_number_and_what_was_expected(line: str, expected: str) -> None:
-    error = refusal(f"vllm:good 1\n{line}\nvllm:good2 1\n")
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_malformed_line_is_told_with_its_number_and_what_was_expected(
+    line: str, expected: str, warm: bool
+) -> None:
+    known = cache()
+    if warm:
+        page_of('vllm:a 1\nvllm:a{x="1"} 1\nvllm:good 1\n', known)
+    error = refusal(f"vllm:good 1\n{line}\nvllm:good2 1\n", known)
     assert error.reason is Reason.PARSE
     assert error.detail.startswith("line 2: ")
     assert expected in error.detail
@@ -268,6 +276,14 @@ def test_values_of_unwanted_series_cost_a_lookup_only() -> None:
     for value in range(5):
         page_of(f'other{{x="1"}} {value}\n', known)
     assert asked == ["other"]
+
+
+@pytest.mark.parametrize("rest", ["2\t1", "2\t1700000000000", "2 # {} 1", '2\t#\t{x="1_0"}', " 2\t ", "2\r"])
+def test_a_line_known_in_one_form_is_read_in_every_other(rest: str) -> None:
+    known = cache()
+    for line in ["vllm:a 1", f"vllm:a {rest}", "vllm:a 1"]:
+        page = page_of(f"{line}\nvllm:b 3\n", known)
+        assert page.values == (2.0 if rest in line else 1.0, 3.0)
 
 
 def test_a_page_with_timestamps_does_not_grow_the_cache() -> None:

@@ -41,6 +41,8 @@ from watchdog.scrape.fetch import Endpoint, Fetcher, FetchLimits
 
 PAGE = b"vllm:num_requests_running 1\n" * 10
 DEADLINE_SECONDS = 0.5
+# A busy machine may be late to wake a thread; what drips takes many times as long.
+SLACK_SECONDS = 0.2
 CAP_BYTES = 1024 * 1024
 
 
@@ -89,7 +91,7 @@ def nothing_left() -> Iterator[None]:
 def assert_ends_at_the_deadline(url: str, **options: Any) -> Scrape:
     scrape = fetch(url, deadline_seconds=DEADLINE_SECONDS, **options)
     assert reason_of(scrape) is Reason.TIMEOUT
-    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, rel=0.1, abs=0.1)
+    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, abs=SLACK_SECONDS)
     return scrape
 
 
@@ -356,7 +358,7 @@ def test_f13_tls_handshake_that_drips_ends_at_the_deadline() -> None:
 
 
 def test_f13_tls_reset_in_the_handshake() -> None:
-    with nothing_left(), Server([reset]) as server:
+    with nothing_left(), Server([wait_for_a_byte, reset]) as server:
         assert reason_of(fetch(server.url.replace("http:", "https:"))) is Reason.TLS
 
 
@@ -451,7 +453,7 @@ def test_f15_dns_that_hangs_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         scrape = fetcher.fetch(0.0, 0.0)
         assert reason_of(scrape) is Reason.DNS
-        assert scrape.took_seconds == pytest.approx(0.3, abs=0.1)
+        assert scrape.took_seconds == pytest.approx(0.3, abs=SLACK_SECONDS)
         # The resolver cannot be stopped, but there is never more than one thread of it.
         assert threading.active_count() <= before + 1
     assert reason_of(fetcher.fetch(0.0, 0.0)) is Reason.DNS
@@ -535,7 +537,7 @@ def test_f17_reconnect_is_within_the_same_deadline() -> None:
         scrape = fetcher.fetch(0.0, 0.0)
         fetcher.close()
     assert reason_of(scrape) is Reason.TIMEOUT
-    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, abs=0.1)
+    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, abs=SLACK_SECONDS)
 
 
 def test_f17_connection_is_kept_and_left_whole() -> None:

@@ -233,6 +233,13 @@ def parse(body: bytes, cache: SeriesCache) -> Page:
 def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
     if not body or body.isspace():
         raise ExpositionError(Reason.EMPTY, "the page is empty")
+    # A family has two lines about it and one sample at least: more lines are a bomb, not worth splitting.
+    most_lines = 3 * cache.max_series + SPARE_ENTRIES
+    if len(body) > most_lines and body.count(b"\n") > most_lines:
+        raise ExpositionError(Reason.TOO_LARGE, f"more lines than {cache.max_series} series can have")
+    lines = body.split(b"\n")
+    if len(body) > cache.max_line_bytes:
+        _refuse_long_line(lines, cache.max_line_bytes)
     if b"\0" in body:
         number = body.count(b"\n", 0, body.index(b"\0")) + 1
         raise ExpositionError(Reason.UTF8, f"line {number}: a NUL byte, text was expected")
@@ -241,13 +248,6 @@ def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
     except UnicodeDecodeError as error:
         number = body.count(b"\n", 0, error.start) + 1
         raise ExpositionError(Reason.UTF8, f"line {number}: bytes that are not UTF-8 text") from None
-    # A family has two lines about it and one sample at least: more lines are a bomb, not worth splitting.
-    most_lines = 3 * cache.max_series + SPARE_ENTRIES
-    if len(body) > most_lines and body.count(b"\n") > most_lines:
-        raise ExpositionError(Reason.TOO_LARGE, f"more lines than {cache.max_series} series can have")
-    lines = body.split(b"\n")
-    if len(body) > cache.max_line_bytes:
-        _refuse_long_line(lines, cache.max_line_bytes)
     if len(lines) > cache.max_series:
         samples = sum(1 for line in lines if line.strip() and not line.startswith(b"#"))
         if samples > cache.max_series:
@@ -273,14 +273,23 @@ def _numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[float]:
     try:
         values = list(map(float, texts))
     except ValueError:
-        _refuse_values(lines)
-    # Python would read 1_0 as ten.
-    if b"_" in b"".join(texts):
-        _refuse_values(lines)
+        values = _careful_numbers(texts, lines)
+    else:
+        # Python would read 1_0 as ten.
+        if b"_" in b"".join(texts):
+            values = _careful_numbers(texts, lines)
     # The sum is finite where all are (or nearly so): one look at each is saved.
     if not isfinite(sum(values)):
         values = [value if isfinite(value) else nan for value in values]
     return values
+
+
+def _careful_numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[float]:
+    """Read values of which one at least is no bare number, but may have a timestamp behind a tab."""
+    try:
+        return [_number(_fields(text)[0]) for text in texts]
+    except _LineError:
+        _refuse_values(lines)
 
 
 def _refuse_values(lines: Sequence[bytes]) -> NoReturn:
@@ -313,14 +322,22 @@ def _take_apart(line: bytes) -> _Sample:
     rest = line[match.end() :]
     if not braces and rest.startswith(b"{"):
         raise _LineError('labels in the form {name="value"} were expected after the metric\'s name')
-    fields = rest.split(b"#", 1)[0].split()
+    fields = _fields(rest)
+    return _Sample(line[: match.end()].rstrip(), name, braces, fields[0], lone=len(rest.split()) == 1)
+
+
+def _fields(rest: bytes) -> list[bytes]:
+    """Split what stands after the labels into the value and, maybe, a timestamp."""
+    words = rest.split()
+    # After a lone # comes an exemplar, which says nothing of the value.
+    fields = words[: words.index(b"#")] if b"#" in words else words
     if not fields:
         raise _LineError("a value was expected after the metric's name and labels")
     if len(fields) > 2:
         raise _LineError("nothing was expected after the value and its timestamp")
     if len(fields) == 2:
         _number(fields[1], "a timestamp")
-    return _Sample(line[: match.end()].rstrip(), name, braces, fields[0], lone=len(rest.split()) == 1)
+    return fields
 
 
 def _number(text: bytes, what: str = "a value") -> float:

@@ -6,10 +6,11 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from types import MappingProxyType, TracebackType
 from typing import IO, Self
 
@@ -64,6 +65,8 @@ def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
     meta = _read_meta(path)
     phases = _phases(meta, path)
     interval_seconds = _number(meta.get("interval_s", DEFAULT_INTERVAL_SECONDS), "interval_s", f"{path}:1")
+    if interval_seconds <= 0:
+        raise RecordingError(f"{path}:1: interval_s: a number above 0 was expected")
     recording = Recording(str(meta.get("name") or _bare_name(path)), meta, interval_seconds, phases)
     return recording, _read_rows(path, _facts(meta))
 
@@ -89,8 +92,12 @@ class Writer:
         self._first: Scrape | None = None
         try:
             self._file = _open(path, "wb")
+        except OSError as error:
+            raise RecordingError(f"{path}: cannot be written: {error.strerror}") from None
+        try:
             self._write_line({"name": _bare_name(path), **meta})
-        except (OSError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
+            self.close()
             raise RecordingError(f"{path}:1: cannot be written: {error}") from None
 
     def write(self, scrape: Scrape) -> None:
@@ -103,14 +110,12 @@ class Writer:
             row |= {"error": scrape.failure.detail, "reason": str(scrape.failure.reason)}
             if scrape.failure.while_connecting:
                 row["while_connecting"] = True
-        try:
-            self._write_line(row)
-        except OSError as error:
-            raise RecordingError(f"{self._path}: cannot be written: {error}") from None
+        self._write_line(row)
 
     def close(self) -> None:
         """Finish the file; a compressed one is of no use before."""
-        self._file.close()
+        with self._told():
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -122,8 +127,20 @@ class Writer:
 
     def _write_line(self, row: Mapping[str, object]) -> None:
         # ASCII throughout: bytes that are not text travel as escaped lone surrogates.
-        self._file.write(json.dumps(row).encode("ascii") + b"\n")
-        self._file.flush()
+        line = json.dumps(row).encode("ascii") + b"\n"
+        with self._told():
+            self._file.write(line)
+            self._file.flush()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn a full disk into a RecordingError; the file is closed then, as it is of no more use."""
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                self._file.close()
+            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
 
     @staticmethod
     def _time(scrape: Scrape, first: Scrape) -> float:
@@ -226,9 +243,9 @@ def _failure(row: Mapping[str, object], status: int, text: str, place: str) -> F
 
 
 def _number(value: object, name: str, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise RecordingError(f"{place}: {name}: a number was expected")
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max:
+        return float(value)
+    raise RecordingError(f"{place}: {name}: a number was expected")
 
 
 def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:

@@ -105,14 +105,10 @@ class Wire:
             return connection
         raise failure
 
-    def use(self, connection: socket.socket) -> None:
-        """Take note of the socket that the exchange goes over from here on."""
-        self._socket = connection
-        self.stage = Stage.WAITING
-
     def arm(self, connection: socket.socket) -> None:
         """Give the next wait on the socket what is left of the whole."""
         connection.settimeout(self.remaining_seconds())
+        self._socket = connection
 
     def count(self, size_bytes: int) -> None:
         """Count what was received; raises HTTPException where a header does not end."""
@@ -257,7 +253,7 @@ class _Timed:
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
-        self.wire.use(self.sock)
+        self.wire.stage = Stage.WAITING
 
     def send(self, data: Any) -> None:
         if self.sock is not None:
