@@ -2,17 +2,21 @@
 
 import http.client
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from tests.a_service import NOW, AService
+from tests.a_service import NOW
 from watchdog.serving import WebServer, listen
 from watchdog.settings import Settings, WebSettings
 from watchdog.web.api import create_app
+from watchdog.web.state import ServiceState
+
+Served = TypeVar("Served", bound=ServiceState)
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Site:
-    """A running API."""
+class Site(Generic[Served]):
+    """A running API; `context` is how a client trusts it where it speaks TLS."""
 
     port: int
-    service: AService
+    service: Served
+    context: ssl.SSLContext | None = None
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection for requests of one's own making."""
+        if self.context is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.context)
 
     def ask(
         self,
@@ -57,7 +68,7 @@ class Site:
         body: bytes | None = None,
     ) -> Answer:
         """One request on a connection of its own; `Host` is localhost unless given."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = self.connection()
         given = {"Host": f"localhost:{self.port}", **(headers or {})}
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -81,8 +92,11 @@ class Site:
 
 @contextmanager
 def a_site(
-    service: AService, settings: Settings | None = None, wall: Callable[[], float] = lambda: NOW
-) -> Iterator[Site]:
+    service: Served,
+    settings: Settings | None = None,
+    wall: Callable[[], float] = lambda: NOW,
+    context: ssl.SSLContext | None = None,
+) -> Iterator[Site[Served]]:
     """Serves until the block ends."""
     chosen = settings or Settings()
     web = chosen.web.model_copy(update={"port": 0})
@@ -92,8 +106,9 @@ def a_site(
     port = listener.getsockname()[1]
     server.start()
     try:
-        _await(port, service)
-        yield Site(port, service)
+        made = Site(port, service, context)
+        _await(made)
+        yield made
     finally:
         server.stop()
 
@@ -103,12 +118,12 @@ def web(**values: object) -> Settings:
     return Settings(web=WebSettings.model_validate(values))
 
 
-def _await(port: int, service: AService) -> None:
+def _await(site: Site[Any]) -> None:
     """Until the server's thread answers."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
-            Site(port, service).ask("/healthz")
+            site.ask("/healthz")
         except (ConnectionError, http.client.HTTPException):
             threading.Event().wait(0.01)
         else:

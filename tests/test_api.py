@@ -31,7 +31,7 @@ KEY = "kv-pool-exhausted/chat/meta/llama-8b/0"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path) -> Iterator[Site[AService]]:
     """Four targets: one sick, one well, one down, one not yet read."""
     service = a_service(tmp_path, healthy("embed"), snapshot("chat"), down("batch"))
     service.watched += (Target("new", "http://new:8000/metrics"),)
@@ -45,7 +45,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield made
 
 
-def test_the_diagnosis_names_cause_evidence_and_remedy(site: Site) -> None:
+def test_the_diagnosis_names_cause_evidence_and_remedy(site: Site[AService]) -> None:
     answer = site.ask("/diagnose?target=chat")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     body = answer.json
@@ -84,7 +84,7 @@ def test_the_diagnosis_names_cause_evidence_and_remedy(site: Site) -> None:
     assert (symptom["rule"], symptom["explained_by"]) == ("ttft-high", ["kv-pool-exhausted"])
 
 
-def test_all_targets_come_in_the_order_of_the_settings_with_the_worst_verdict(site: Site) -> None:
+def test_all_targets_come_in_the_order_of_the_settings_with_the_worst_verdict(site: Site[AService]) -> None:
     body = site.ask("/diagnose").json
     assert [target["name"] for target in body["targets"]] == ["embed", "chat", "batch", "new"]
     assert [target["verdict"] for target in body["targets"]] == [
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
     assert diagnosis_body(service.targets(), service.last, service.fleet, NOW).verdict is Verdict.HEALTHY
 
 
-def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site) -> None:
+def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AService]) -> None:
     answer = site.ask("/diagnose?target=chat&format=text")
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()
@@ -149,7 +149,7 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site) -> No
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", answer.text)
 
 
-def test_the_text_of_many_begins_with_the_worst(site: Site) -> None:
+def test_the_text_of_many_begins_with_the_worst(site: Site[AService]) -> None:
     lines = site.ask("/diagnose?format=text").text.splitlines()
     assert lines[0] == "CRITICAL  kv-pool-exhausted on chat; 4 targets: 2 critical, 1 starting, 1 healthy"
     words = [line.split()[0] for line in lines if line and not line.startswith(" ")]
@@ -223,7 +223,7 @@ def parsed(text: str) -> _Page:
     return page
 
 
-def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Site) -> None:
+def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Site[AService]) -> None:
     answer = site.ask("/")
     page = parsed(answer.text)
     shown = " ".join(" ".join(page.shown).split())
@@ -248,7 +248,7 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
     assert site.ask("/").headers["content-security-policy"] != policy
 
 
-def test_the_page_of_one_target_and_of_none(site: Site) -> None:
+def test_the_page_of_one_target_and_of_none(site: Site[AService]) -> None:
     assert "embed" not in site.ask("/?target=chat").text
     assert site.ask("/?target=nobody").status == 404
     site.service.watched = ()
@@ -284,7 +284,7 @@ def test_what_a_server_says_is_never_markup_or_template(tmp_path: Path) -> None:
         assert site.ask("/metrics").status == 200
 
 
-def test_incidents_present_and_past(site: Site) -> None:
+def test_incidents_present_and_past(site: Site[AService]) -> None:
     def rules(query: str) -> list[tuple[str, str]]:
         found = site.ask(f"/incidents{query}").json["incidents"]
         return [(each["rule"], each["labels"]["target"]) for each in found]
@@ -306,12 +306,12 @@ def test_incidents_present_and_past(site: Site) -> None:
 @pytest.mark.parametrize(
     "since", ["yesterday", "2026-09-21T13:00:00", "1e9", "-5", "2026-99-99T00:00:00Z", "nan"]
 )
-def test_a_time_that_is_none_is_refused(site: Site, since: str) -> None:
+def test_a_time_that_is_none_is_refused(site: Site[AService], since: str) -> None:
     answer = site.ask(f"/incidents?since={since}")
     assert (answer.status, answer.error["reason"]) == (422, "invalid_request")
 
 
-def test_an_incident_has_a_time_line_and_a_page(site: Site) -> None:
+def test_an_incident_has_a_time_line_and_a_page(site: Site[AService]) -> None:
     body = site.ask(f"/incidents/{KEY}").json
     assert body["incident"]["state"] == "firing"
     assert [(step["before"], step["state"]) for step in body["timeline"]] == [
@@ -328,7 +328,7 @@ def test_an_incident_has_a_time_line_and_a_page(site: Site) -> None:
     assert site.ask("/incidents/no/such/thing/-").error["reason"] == "not_found"
 
 
-def test_rules_are_told_as_they_are_used(site: Site) -> None:
+def test_rules_are_told_as_they_are_used(site: Site[AService]) -> None:
     rules = site.ask("/rules").json["rules"]
     assert [rule["id"] for rule in rules] == ["kv-pool-exhausted", "target-down", "ttft-high"]
     rule = site.ask("/rules/kv-pool-exhausted").json
@@ -346,14 +346,14 @@ def test_rules_are_told_as_they_are_used(site: Site) -> None:
     )
 
 
-def test_targets_tell_how_their_scrapes_go(site: Site) -> None:
+def test_targets_tell_how_their_scrapes_go(site: Site[AService]) -> None:
     embed, _, batch, new = site.ask("/targets").json["targets"]
     assert (embed["scrapes"], embed["failures"], embed["samples"]) == (80, {"timeout": 2}, 435)
     assert (batch["up"], batch["failure"]["reason"]) == (False, "refused")
     assert (new["up"], new["scrapes"], new["last_success"]) == (None, 0, None)
 
 
-def test_alive_and_ready_are_two_things(site: Site) -> None:
+def test_alive_and_ready_are_two_things(site: Site[AService]) -> None:
     for path in ("/healthz", "/-/healthy", "/readyz", "/-/ready"):
         assert site.ask(path).json["status"] == "ok"
     site.service.alive = False
@@ -373,7 +373,7 @@ def test_readiness_tells_of_unverified_tls(tmp_path: Path) -> None:
         assert "whoever answers for https://h/metrics is believed" in site.ask("/readyz").json["notes"][0]
 
 
-def test_our_metrics_are_served(site: Site) -> None:
+def test_our_metrics_are_served(site: Site[AService]) -> None:
     answer = site.ask("/metrics", headers={"Accept": "application/openmetrics-text"})
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'vllm_watchdog_target_up{target="batch"} 0.0' in answer.text
@@ -393,7 +393,7 @@ def test_reload_is_off_unless_set_and_keeps_what_was_on_faults(tmp_path: Path) -
         assert answer.error["message"] == "x.yaml:1: no such setting"
 
 
-def test_alerts_of_others_are_answered_with_our_diagnosis(site: Site) -> None:
+def test_alerts_of_others_are_answered_with_our_diagnosis(site: Site[AService]) -> None:
     target = TargetSettings.model_validate({"name": "chat", "url": "http://chat:8000"})
     site.service.receiver = AlertReceiver(ReceiverSettings(), (target,))
     answer = site.post("/alertmanager", {"alerts": [{"labels": {"alertname": "SlowLLM", "pod": "chat"}}]})
@@ -419,7 +419,7 @@ def test_alerts_of_others_are_answered_with_our_diagnosis(site: Site) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_payload_that_is_none_is_refused(site: Site, kind: str, body: bytes, status: int) -> None:
+def test_a_payload_that_is_none_is_refused(site: Site[AService], kind: str, body: bytes, status: int) -> None:
     answer = site.ask("/alertmanager", "POST", {"Content-Type": kind}, body)
     assert answer.status == status
     if status != 200:
@@ -490,7 +490,7 @@ def test_a_body_is_made_once_a_snapshot_and_its_age_each_time() -> None:
     assert bodies.body(one.target, healthy("chat"), NOW).verdict is Verdict.HEALTHY
 
 
-def test_head_answers_like_get_without_a_body(site: Site) -> None:
+def test_head_answers_like_get_without_a_body(site: Site[AService]) -> None:
     for path in ("/", "/diagnose", "/metrics", "/healthz", "/rules"):
         full, head = site.ask(path), site.ask(path, "HEAD")
         assert (head.status, head.body) == (200, b"")
@@ -498,7 +498,7 @@ def test_head_answers_like_get_without_a_body(site: Site) -> None:
     assert site.ask("/nothing", "HEAD").status == 404
 
 
-def test_the_document_describes_every_answer(site: Site) -> None:
+def test_the_document_describes_every_answer(site: Site[AService]) -> None:
     document = site.ask("/openapi.json").json
     assert document["info"]["title"] == "vllm-watchdog"
     assert {
