@@ -21,7 +21,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("outputs",),
     ("demo",),
     ("web",),
-    ("schedule", "watch", "notifiers"),
+    ("schedule", "watch", "fleet_watch", "notifiers"),
     ("service", "serving"),
     ("cli", "__main__"),
 )

@@ -383,6 +383,42 @@ def test_a_state_directory_is_optional(rules: Path) -> None:
         assert service.history is None
 
 
+# Several targets together
+
+
+def test_a_fleet_rule_is_asked_of_all_targets_and_remembered(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path
+) -> None:
+    fleet_tests = {
+        "waiting_last: 3, kv_usage_last_ratio: 0.9": "targets: 2",
+        "waiting_last: 0, kv_usage_last_ratio: 0.9": "targets: 1",
+        "signals: {kv_usage_last_ratio: 0.9}": "signals: {}",
+    }
+    only_fleet = {
+        "scope: engine": "scope: fleet",
+        '"waiting_last > least_waiting", "kv_usage_last_ratio > 0.5"': '"targets >= 2"',
+        "{waiting_last:.0f} requests wait.": "{targets:.0f} targets serve it.",
+    }
+    write_rule(rules, "too-many", **only_fleet, **fleet_tests)
+    targets = [{"name": name, "url": f"{sick_server.url}?{name}"} for name in ("one", "two")]
+    configured = Configured(rules, *targets, **{"state.directory": str(tmp_path / "state")})
+    with running(configured) as service:
+        until(lambda: [each.state for each in service.fleet_incidents()] == [State.FIRING])
+        [before] = service.fleet_incidents()
+        assert (before.key.rule, before.key.model_name) == ("too-many", "tiny")
+    with running(configured) as service:
+        until(lambda: [each.state for each in service.fleet_incidents()] == [State.FIRING])
+        [after] = service.fleet_incidents()
+        assert after.firing_since == before.firing_since
+        configured.values["targets"] = targets[:1]
+        assert service.reload() == ()
+        until(
+            lambda: (
+                not any(each.state is State.FIRING and not each.unknown for each in service.fleet_incidents())
+            )
+        )
+
+
 # What others ask of it
 
 

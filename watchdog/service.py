@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from watchdog.diagnosis.incidents import Restored as Stored
 from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError, RuleError
+from watchdog.fleet import FLEET
+from watchdog.fleet_watch import FleetWatch, Step
 from watchdog.model import Incident, Key, Snapshot, State, Target, Transition
 from watchdog.notifiers import Notifiers
 from watchdog.outputs.announcements import ForgetfulLedger, Ledger
@@ -53,6 +55,8 @@ class Service:
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
         self._watches: dict[str, Watch] = {}
+        self._fleet = FleetWatch(self._rules, self.snapshots, self._publish_fleet)
+        self._schedule.add(FLEET, self._fleet.cycle, settings.scrape.interval_seconds, share=1.0)
         self._changing = threading.Lock()
         self._reload_successful = True
         self._reloaded_at = time.time()
@@ -95,7 +99,7 @@ class Service:
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""
-        return ()
+        return self._fleet.incidents
 
     def cycle_alive(self) -> bool:
         """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
@@ -108,13 +112,13 @@ class Service:
 
     def figures(self) -> Figures:
         """What we count of ourselves."""
-        watches = self._all()
+        watches, skipped = self._all(), self._schedule.skipped
         return Figures(
             reload_successful=self._reload_successful,
             reloaded_at=self._reloaded_at,
             cycle_seconds={watch.target.name: watch.cycle_seconds for watch in watches},
             cycle_errors={watch.target.name: watch.errors for watch in watches},
-            skipped_cycles=self._schedule.skipped,
+            skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
         )
 
@@ -196,6 +200,8 @@ class Service:
                 if not same_rules:
                     watch.replace_rules(rules)
         self._watches = after
+        if not same_rules:
+            self._fleet.replace_rules(rules)
         for name, watch in before.items():
             if after.get(name) is not watch:
                 watch.close()
@@ -223,30 +229,35 @@ class Service:
         """A watch for a target, scheduled; it takes up the incidents of the one it replaces."""
         settings = self._settings
         limits = FetchLimits(settings.deadline_seconds(entry.name), settings.scrape.max_body_bytes)
-        watch = Watch(entry.target(), Fetcher(entry.endpoint(), limits), self._rules, self._publish)
+        watch = Watch(entry.target(), Fetcher(entry.endpoint(), limits), self._rules, self._publish_snapshot)
         if before is not None:
             watch.take_over(before)
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
         return watch
 
-    def _publish(self, snapshot: Snapshot) -> None:
-        """Keeps and tells what one step found; called from the threads of many targets."""
-        self._keep(snapshot)
-        present = {incident.key for incident in snapshot.incidents}
-        ended = [each.incident for each in snapshot.transitions if each.incident.key not in present]
+    def _publish_snapshot(self, snapshot: Snapshot) -> None:
         leads = {snapshot.lead} if snapshot.lead is not None else set()
-        self._notifiers.observe((*snapshot.incidents, *ended), snapshot.at, snapshot.wall, leads)
+        step = Step(snapshot.incidents, snapshot.transitions, snapshot.at, snapshot.wall)
+        self._publish(snapshot.target.name, step, leads)
 
-    def _keep(self, snapshot: Snapshot) -> None:
+    def _publish_fleet(self, step: Step) -> None:
+        self._publish(FLEET, step, None)
+
+    def _publish(self, target: str, step: Step, leads: Collection[Key] | None) -> None:
+        """Keeps and tells what one step found; called from the threads of many targets."""
         if self._store is not None:
-            self._store.record(snapshot.transitions)
-            self._store.checkpoint(snapshot.incidents, snapshot.wall, snapshot.at, [snapshot.target.name])
+            self._store.record(step.transitions)
+            self._store.checkpoint(step.incidents, step.wall, step.at, [target])
+        present = {incident.key for incident in step.incidents}
+        ended = [each.incident for each in step.transitions if each.incident.key not in present]
+        self._notifiers.observe((*step.incidents, *ended), step.at, step.wall, leads)
 
     def _take_up(self) -> None:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""
         kept, ends = self._restored.split(self._knows, time.time())
         for watch in self._all():
             watch.restore(self._as_stored(each) for each in kept if each.key.target == watch.target.name)
+        self._fleet.restore(self._as_stored(each) for each in kept if each.key.target == FLEET)
         if self._store is not None:
             self._store.record(ends)
         ended = (*self._restored.ended, *(each.incident for each in ends))
@@ -254,7 +265,7 @@ class Service:
             self._notifiers.observe(ended, steady_seconds(), time.time())
 
     def _knows(self, key: Key) -> bool:
-        return key.target in self._watches and self._rules.find(key.rule) is not None
+        return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
 
     def _as_stored(self, incident: Incident) -> Stored:
         seconds = self._restored.pending_seconds.get(incident.key, 0.0)

@@ -1,0 +1,72 @@
+"""All targets together under watch: one step over their last snapshots, on a schedule of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from watchdog.diagnosis.incidents import Restored
+from watchdog.diagnosis.rules import RuleSet
+from watchdog.fleet import Fleet
+from watchdog.model import Incident, Snapshot, Transition
+from watchdog.watch import steady_seconds
+
+log = logging.getLogger(__name__)
+
+
+class Step(NamedTuple):
+    """What one step found: how incidents stand, what changed, and when (steady and unix seconds)."""
+
+    incidents: tuple[Incident, ...]
+    transitions: tuple[Transition, ...]
+    at: float
+    wall: float
+
+
+class _Fleet(Fleet):
+    """A fleet that can go on where a process before this one ended."""
+
+    def restore(self, stored: Iterable[Restored], at: float) -> None:
+        self._book.restore(stored, at)
+
+
+class FleetWatch:
+    """`cycle` is the job that runs each interval; `errors` counts those that raised."""
+
+    def __init__(
+        self, rules: RuleSet, snapshots: Callable[[], Mapping[str, Snapshot]], publish: Callable[[Step], None]
+    ) -> None:
+        self.incidents: tuple[Incident, ...] = ()
+        self.errors = 0
+        self._fleet = _Fleet(rules)
+        self._snapshots = snapshots
+        self._publish = publish
+        self._step = threading.Lock()
+
+    def cycle(self) -> None:
+        """One step and what follows from it; never raises."""
+        at, wall = steady_seconds(), time.time()
+        try:
+            snapshots = tuple(self._snapshots().values())
+            # One target is no fleet; what was found while there were several is still to be ended.
+            if len(snapshots) < 2 and not self.incidents:
+                return
+            with self._step:
+                self.incidents, changes = self._fleet.observe(snapshots, at, wall)
+            self._publish(Step(self.incidents, changes, at, wall))
+        except Exception:  # the loop must go on
+            self.errors += 1
+            log.exception("fleet_cycle_failed")
+
+    def replace_rules(self, rules: RuleSet) -> None:
+        """Judges by other rules from the next cycle on."""
+        with self._step:
+            self._fleet.replace_rules(rules, time.time())
+
+    def restore(self, stored: Iterable[Restored]) -> None:
+        """Takes up incidents of an earlier life."""
+        kept = tuple(stored)
+        with self._step:
+            self._fleet.restore(kept, steady_seconds())
+            self.incidents = tuple(each.incident for each in kept)
