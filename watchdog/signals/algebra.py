@@ -614,21 +614,26 @@ def _moved(frame: Frame, span: Span, selector: Selector, value: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedSince(Node):
-    """How far one gauge fell since the frame before counters last moved, beyond what others fell; negative if it rose.
+    """How far one gauge fell just after counters last moved, beyond what others fell; negative if it rose.
 
-    Where nothing moved in the remembered life there is no frame before, and so no value.
+    Connections that clients give up in the moment the counters stop are gone by then; those of requests that are stuck
+    stay until their clients lose patience, which takes longer and is no sign of health. Where nothing moved in the
+    remembered life there is no frame before, and so no value.
     """
 
     held: Selector
     booked: tuple[Selector, ...]
     marks: tuple[Selector, ...]
+    seconds: float = 25.0
 
     def evaluate(self, view: View) -> float | None:
         span = view.life
         since = None if span is None or len(span.frames) < 2 else _still_since(span, self.marks)
         if span is None or not since:
             return None
-        fall = self._beyond(span, span.frames[since - 1]) - self._beyond(span, span.frames[-1])
+        end = span.frames[since].at + self.seconds
+        last = next((frame for frame in reversed(span.frames) if frame.at <= end), span.frames[since])
+        fall = self._beyond(span, span.frames[since - 1]) - self._beyond(span, last)
         return None if isnan(fall) else fall
 
     def _beyond(self, span: Span, frame: Frame) -> float:
@@ -642,6 +647,34 @@ class ReleasedSince(Node):
 
     def metrics(self) -> frozenset[str]:
         return frozenset({self.held.metric, *(one.metric for one in self.booked)})
+
+
+@dataclass(frozen=True, slots=True)
+class LastingChange(Node):
+    """The smaller of a gauge's changes over the window's last two thirds: above zero only while it keeps climbing."""
+
+    selector: Selector
+
+    def evaluate(self, view: View) -> float | None:
+        span = view.window
+        if span is None or len(span.frames) < 3:
+            return None
+        changes = []
+        for part in _parts(span)[-2:]:
+            first, last = (
+                frame.total(part.columns(frame, self.selector)) for frame in (part.frames[0], part.frames[-1])
+            )
+            if isnan(last - first):
+                return None
+            changes.append(last - first)
+        return min(changes, default=None)
+
+    def promql(self, window: str) -> str:
+        last = f"delta({_promql_name(self.selector)}[10s])"
+        return f"(({last}) < ({last[:-1]} offset 10s))) or ({last})"
+
+    def metrics(self) -> frozenset[str]:
+        return frozenset({self.selector.metric})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from watchdog.signals.algebra import (
     Increase,
     IncreaseOrZero,
     Label,
+    LastingChange,
     LastingRate,
     Mean,
     MeanWhile,
@@ -250,8 +251,14 @@ def _progress() -> Iterator[Signal]:
     yield Signal(
         "open_files_drop",
         "files",
-        "Open files closed since progress stopped, beyond those of requests that left batch and queue: clients gone.",
+        "Open files closed as progress stopped, beyond those of requests that left batch and queue: clients gone.",
         ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks),
+    )
+    yield Signal(
+        "open_files_lasting_climb",
+        "files",
+        "The smaller climb of the window's last two thirds: connections that open once and stay leave it at 0.",
+        LastingChange(_OPEN_FILES),
     )
     yield Signal("open_files", "files", "Open files of the API server process.", Gauge(_OPEN_FILES, "last"))
     yield Signal(
