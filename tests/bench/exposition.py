@@ -10,7 +10,7 @@ from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "h200-healthy.jsonl.xz"
-ROUNDS = 7
+ROUNDS = 20
 
 
 def wanted(name: str) -> bool:
@@ -18,9 +18,9 @@ def wanted(name: str) -> bool:
     return name.startswith(("vllm:", "process_", "http_"))
 
 
-def best_seconds(work: Callable[[], object], number: int) -> float:
-    """The best of several rounds: what the work costs where nothing else disturbs."""
-    return min(timeit.repeat(work, number=number, repeat=ROUNDS)) / number
+def best_seconds(work: Callable[[], object], rounds: int) -> float:
+    """The best of many short rounds: what the work costs where nothing else disturbs it."""
+    return min(timeit.repeat(work, number=1, repeat=rounds))
 
 
 def compare() -> dict[str, float]:
@@ -29,9 +29,9 @@ def compare() -> dict[str, float]:
     *_, last = scrapes
     cache = SeriesCache(wanted)
     text = last.body.decode()
-    warm = best_seconds(lambda: parse(last.body, cache), 50)
-    cold = best_seconds(lambda: parse(last.body, SeriesCache(wanted)), 1)
-    library = best_seconds(lambda: list(text_string_to_metric_families(text)), 2)
+    warm = best_seconds(lambda: parse(last.body, cache), 20 * ROUNDS)
+    cold = best_seconds(lambda: parse(last.body, SeriesCache(wanted)), ROUNDS)
+    library = best_seconds(lambda: list(text_string_to_metric_families(text)), ROUNDS)
     return {
         "lines": text.count("\n"),
         "series": len(parse(last.body, cache).series),
