@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,13 @@ from watchdog.model import (
     Verdict,
     VllmFacts,
 )
+from watchdog.monitor import Monitor
 from watchdog.outputs.metrics import Figures, registry
 from watchdog.outputs.receiver import AlertReceiver
+from watchdog.scrape.recording import read, thin
 from watchdog.settings import ReceiverSettings
 
+RECORDINGS = Path(__file__).parent / "recordings"
 NOW = 1_790_000_000.0
 
 RULE = """
@@ -195,6 +199,14 @@ def healthy(target: str = "embed") -> Snapshot:
         vllm=VllmFacts("0.24.0"),
         readings=(idle,),
     )
+
+
+def recorded(name: str, directory: Path, scrapes: int = 40) -> Snapshot:
+    """A real server as it was after so many scrapes of a recording, five seconds apart."""
+    recording, pages = read(RECORDINGS / f"{name}.jsonl.xz")
+    monitor = Monitor(Target(recording.name, f"http://{name}:8000/metrics"), rules(directory))
+    *_, last = (monitor.observe(page) for page in islice(thin(pages, 5), scrapes))
+    return last
 
 
 def down(target: str = "batch") -> Snapshot:

@@ -18,7 +18,7 @@ from watchdog.web.bodies import (
 
 WIDTH = 100
 _MARGIN = 13
-_BAR = 40
+_TIE = "~"
 _ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
 _SHOWN_READINGS = (
     ("running_requests", "running"),
@@ -61,8 +61,7 @@ def target_text(body: TargetBody, now: str | None, width: int = WIDTH) -> str:
         lines += _row("time went", budget_text(readings.latency_budget), width)
         lines += _row("limit", _limit_text(readings.limit, readings.limit_share), width)
     lines += _row("seen", _seen(body), width)
-    for hint in body.hints:
-        lines += _row("hint", hint, width)
+    lines += _row("hints", _hint_text(len(body.hints)), width)
     return "\n".join(lines) + "\n"
 
 
@@ -100,12 +99,6 @@ def budget_text(budget: dict[str, LatencyShareBody]) -> str:
     return ", ".join(parts)
 
 
-def budget_bar(budget: dict[str, LatencyShareBody], width: int = _BAR) -> str:
-    """The budget as a bar of letters, `qqqqpddd`; empty where that is not known."""
-    shares = {phase: part.share for phase, part in budget.items() if part.share}
-    return "".join(phase[:1] * max(1, round(share * width)) for phase, share in shares.items())
-
-
 def remedy_flag(remedy: RemedyBody) -> str:
     """`--flag value`; `raise --flag` where the value is not known; empty for an action without a flag."""
     if not remedy.flag or remedy.value:
@@ -115,12 +108,15 @@ def remedy_flag(remedy: RemedyBody) -> str:
 
 def readings_text(values: dict[str, float | None]) -> str:
     """The readings a person looks at first, in one line; those that are unknown are left out."""
-    shown = [
+    return ", ".join(_readings(values))
+
+
+def _readings(values: dict[str, float | None]) -> list[str]:
+    return [
         f"{label} {number_text(name, values[name])}"
         for name, label in _SHOWN_READINGS
         if values.get(name) is not None
     ]
-    return ", ".join(shown)
 
 
 def words(name: str) -> str:
@@ -195,7 +191,8 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         yield from _row("" if index else "evidence", evidence.text, width)
     for index, remedy in enumerate(incident.remedies):
         yield from _remedy_lines("" if index else "do this", index + 1, remedy, width)
-    yield from _row("won't help", " ".join(incident.unhelpful), width)
+    for index, text in enumerate(incident.unhelpful):
+        yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
         yield from _row("since", _since(incident.firing_since, now), width)
@@ -204,7 +201,8 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
 
 def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
     flag = remedy_flag(remedy)
-    action = f"{flag} - {remedy.action}" if flag else remedy.action
+    told = remedy.value is None and (remedy.flag or "") in remedy.action
+    action = remedy.action if told else f"{flag} - {remedy.action}"
     yield from _row(label, f"{number}. {action}", width, hang=3)
     yield from _row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
     yield from _row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
@@ -224,12 +222,14 @@ def _beside(body: TargetBody, lead: IncidentBody | None, width: int) -> Iterator
 def _engine_lines(
     body: TargetBody, engine: str, model: str, values: dict[str, float | None], width: int
 ) -> Iterator[str]:
-    text = readings_text(values)
-    if not text:
+    shown = _readings(values)
+    if not shown:
         return
-    several = len(body.readings) > 1
-    name = f"[{' engine '.join(filter(None, (model, engine)))}] " if several else ""
-    yield from _row("readings", name + text, width)
+    if len(body.readings) > 1:
+        yield from _row("engine", " engine ".join(filter(None, (model, engine))), width)
+    # A reading is never parted from its name.
+    joined = ", ".join(each.replace(" ", _TIE) for each in shown)
+    yield from (line.replace(_TIE, " ") for line in _row("readings", joined, width))
 
 
 def _limit_text(limit: str, share: float | None) -> str:
@@ -251,6 +251,12 @@ def _seen(body: TargetBody) -> str:
     if blind:
         parts.append(f"{len(blind)} rule{'s' * (len(blind) != 1)} blind: {_few(blind)}")
     return "; ".join(parts)
+
+
+def _hint_text(count: int) -> str:
+    if not count:
+        return ""
+    return f"{count} in the page and in the JSON, on what it could say if it were told more"
 
 
 def _few(names: list[str]) -> str:
