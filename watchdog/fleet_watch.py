@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from watchdog.diagnosis.incidents import Restored
@@ -35,7 +35,7 @@ class FleetWatch:
     """`cycle` is the job that runs each interval; `errors` counts those that raised."""
 
     def __init__(
-        self, rules: RuleSet, snapshots: Callable[[], Mapping[str, Snapshot]], publish: Callable[[Step], None]
+        self, rules: RuleSet, snapshots: Callable[[], Collection[Snapshot]], publish: Callable[[Step], None]
     ) -> None:
         self.incidents: tuple[Incident, ...] = ()
         self.errors = 0
@@ -48,7 +48,7 @@ class FleetWatch:
         """One step and what follows from it; never raises."""
         at, wall = steady_seconds(), time.time()
         try:
-            snapshots = tuple(self._snapshots().values())
+            snapshots = self._snapshots()
             # One target is no fleet; what was found while there were several is still to be ended.
             if len(snapshots) < 2 and not self.incidents:
                 return

@@ -55,7 +55,7 @@ class Service:
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
         self._watches: dict[str, Watch] = {}
-        self._fleet = FleetWatch(self._rules, self.snapshots, self._publish_fleet)
+        self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
         self._schedule.add(FLEET, self._fleet.cycle, settings.scrape.interval_seconds, share=1.0)
         self._changing = threading.Lock()
         self._reload_successful = True
@@ -239,6 +239,10 @@ class Service:
         leads = {snapshot.lead} if snapshot.lead is not None else set()
         step = Step(snapshot.incidents, snapshot.transitions, snapshot.at, snapshot.wall)
         self._publish(snapshot.target.name, step, leads)
+
+    def _all_snapshots(self) -> Collection[Snapshot]:
+        """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""
+        return tuple(self.snapshots().values()) if self.started else ()
 
     def _publish_fleet(self, step: Step) -> None:
         self._publish(FLEET, step, None)
