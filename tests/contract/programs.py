@@ -1,0 +1,179 @@
+"""The real Alertmanager and Prometheus, as Debian packages them, on loopback and on free ports."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import requests
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMINGS = {"group_wait": "100ms", "group_interval": "500ms", "repeat_interval": "1h"}
+
+
+def program(name: str) -> str:
+    """Where a program is; the test is left out where it is not installed."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: apt-get install prometheus prometheus-alertmanager")
+    return found
+
+
+def run(*words: str | Path) -> str:
+    """What a command that has to succeed prints."""
+    done = subprocess.run(
+        [program(str(words[0])), *words[1:]], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What `holds` returns once it is true; fails where that does not come."""
+    give_up_at = time.monotonic() + seconds
+    while True:
+        value = holds()
+        if value:
+            return value
+        assert time.monotonic() < give_up_at, "it did not come about"
+        time.sleep(0.05)
+
+
+class Process:
+    """A process that answers on a URL once it is ready, and is ended by its own id."""
+
+    def __init__(self, command: Sequence[str | Path], ready_url: str, log: Path) -> None:
+        self._command = list(map(str, command))
+        self._ready_url = ready_url
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        until(self._is_ready)
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
+        """The exit code; 0 where it had ended before."""
+        if self._process is None:
+            return 0
+        self._process.send_signal(by)
+        try:
+            code = self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self._process = None
+        return code
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()
+        return get(self._ready_url) is not None
+
+
+def get(url: str) -> Any:
+    """The JSON or text behind a URL; None where it does not answer 200."""
+    with requests.Session() as session:
+        session.trust_env = False
+        try:
+            with session.get(url, timeout=5) as response:
+                if response.status_code != 200:
+                    return None
+                is_json = "json" in response.headers.get("Content-Type", "")
+                return response.json() if is_json else response.text
+        except requests.ConnectionError:
+            return None
+
+
+class Alertmanager(Process):
+    """An Alertmanager with its own data, that tells `hook_url` of each target's alerts; restartable."""
+
+    def __init__(self, folder: Path, hook_url: str, configuration: dict[str, Any] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        written = folder / "alertmanager.yml"
+        written.write_text(yaml.safe_dump(configuration or plain_configuration(hook_url)))
+        command = [
+            program("prometheus-alertmanager"),
+            f"--config.file={written}",
+            f"--storage.path={folder / 'data'}",
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+            "--cluster.listen-address=",
+        ]
+        super().__init__(command, f"{self.url}/-/ready", folder / "alertmanager.log")
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What fires, the heartbeat apart."""
+        found = get(f"{self.url}/api/v2/alerts?active=true") or []
+        return [alert for alert in found if alert["labels"]["alertname"] != "VllmWatchdogHeartbeat"]
+
+    def names(self) -> set[str]:
+        return {alert["labels"]["alertname"] for alert in self.alerts()}
+
+
+def plain_configuration(hook_url: str) -> dict[str, Any]:
+    return {
+        "route": {
+            "receiver": "hook",
+            "group_by": ["target"],
+            **TIMINGS,
+            "routes": [{"receiver": "nobody", "matchers": ["severity = none"]}],
+        },
+        "receivers": [
+            {"name": "hook", "webhook_configs": [{"url": hook_url, "send_resolved": True}]},
+            {"name": "nobody"},
+        ],
+    }
+
+
+class Prometheus(Process):
+    """A Prometheus that scrapes one target each half second and has our rules."""
+
+    def __init__(self, folder: Path, scraped: str, rules: Path, headers: Any = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        job = {"job_name": "vllm-watchdog", "static_configs": [{"targets": [scraped]}]}
+        configuration = {
+            "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms", "scrape_timeout": "500ms"},
+            "rule_files": [str(rules)],
+            "scrape_configs": [job],
+        }
+        written = folder / "prometheus.yml"
+        written.write_text(yaml.safe_dump(configuration))
+        command = [
+            program("prometheus"),
+            f"--config.file={written}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+        ]
+        super().__init__(command, f"{self.url}/-/ready", folder / "prometheus.log")
+
+    def firing(self) -> list[dict[str, str]]:
+        """The labels of the alerts that fire."""
+        alerts = get(f"{self.url}/api/v1/alerts")["data"]["alerts"]
+        return [alert["labels"] for alert in alerts if alert["state"] == "firing"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = get(f"{self.url}/api/v1/query?query={expression}")["data"]["result"]
+        return found
