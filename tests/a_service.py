@@ -38,6 +38,7 @@ from watchdog.settings import ReceiverSettings
 RECORDINGS = Path(__file__).parent / "recordings"
 NOW = 1_790_000_000.0
 
+SIGNALS = frozenset({"waiting_recent_min", "kv_usage_peak_ratio", "waiting_last"})
 RULE = """
 id: {id}
 title: {title}

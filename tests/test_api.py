@@ -30,6 +30,7 @@ from tests.a_service import (
     snapshot,
 )
 from tests.a_site import Site, a_site, web
+from watchdog.fleet import FLEET
 from watchdog.model import Evidence, Key, LatencyShare, Severity, State, Subject, Target, Transition, Verdict
 from watchdog.outputs.receiver import AlertReceiver, ForwardError
 from watchdog.settings import ReceiverSettings, Settings, TargetSettings
@@ -128,14 +129,12 @@ def test_one_verdict_for_all_is_the_worst(verdicts: list[Verdict], expected: Ver
 
 
 def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
-    skew = incident(
-        "fleet-skew", "", key=Key("fleet-skew", "", "meta/llama-8b", ""), severity=Severity.WARNING
-    )
+    skew = incident(key=Key("fleet-skew", FLEET, "meta/llama-8b", ""), severity=Severity.WARNING)
     service = a_service(tmp_path, healthy("a"), healthy("b"))
     service.fleet = (skew,)
     body = diagnosis_body(service.targets(), service.last, service.fleet, NOW)
     assert body.verdict is Verdict.DEGRADED
-    assert body.fleet[0].labels == {"model_name": "meta/llama-8b"}
+    assert body.fleet[0].labels == {"target": FLEET, "model_name": "meta/llama-8b"}
     text = diagnosis_text(body)
     assert "WARNING  fleet meta/llama-8b: The KV pool is exhausted" in text
     service.fleet = (replace(skew, state=State.PENDING),)

@@ -12,8 +12,21 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.a_service import NOW, AService, a_service, down, healthy, incident, readings, snapshot
+from tests.a_service import (
+    NOW,
+    RULE,
+    SIGNALS,
+    AService,
+    a_service,
+    down,
+    healthy,
+    incident,
+    readings,
+    snapshot,
+)
 from watchdog.diagnosis.readings import READINGS
+from watchdog.diagnosis.rules import load
+from watchdog.fleet import FLEET
 from watchdog.model import Key, Readings, Reason, Severity, State, Subject
 from watchdog.outputs.metrics import Figures, label_value, registry
 from watchdog.outputs.outbox import Statistics
@@ -76,6 +89,18 @@ def test_each_engine_has_its_own_series(tmp_path: Path) -> None:
     active = values(service, "diagnosis_active", "rule", "engine")
     assert (active["kv-pool-exhausted", "0"], active["kv-pool-exhausted", "1"]) == (0, 1)
     assert values(service, "running_requests", "engine") == {("0",): 38, ("1",): 38}
+
+
+def test_a_rule_about_a_fleet_has_a_series_for_each_model(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("a"), healthy("b"))
+    (tmp_path / "fleet").mkdir()
+    text = RULE.format(id="skew", title="Skew", severity="warning", scope="fleet")
+    (tmp_path / "fleet" / "skew.yaml").write_text(text)
+    service.rules = load([tmp_path / "fleet"], SIGNALS, allow_untested=True)
+    row = (FLEET, "skew", "meta/llama-8b")
+    assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 0
+    service.fleet = (incident(key=Key("skew", FLEET, "meta/llama-8b", "")),)
+    assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 1
 
 
 def test_a_blind_rule_is_unknown(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Settings: which layer wins, what is refused and where, and that no secret is ever shown."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,10 @@ def write(directory: Path, text: str) -> Path:
     return path
 
 
-def faults(directory: Path, text: str, **layers: dict[str, str]) -> tuple[str, ...]:
+def faults(directory: Path, text: str, environment: Mapping[str, str] = {}) -> tuple[str, ...]:
     """The faults of a file, each without the file's folder."""
     with pytest.raises(ConfigError) as raised:
-        load(write(directory, text), **layers)
+        load(write(directory, text), environment=environment)
     return tuple(fault.replace(f"{directory}/", "") for fault in raised.value.faults)
 
 
@@ -208,6 +209,12 @@ def test_a_url_that_is_none_is_refused_without_being_repeated(url: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(overrides={"targets": [{"url": url, "name": "x"}]})
     assert [fault.startswith("command line: targets[0].url: must") for fault in raised.value.faults] == [True]
+
+
+@pytest.mark.parametrize("name", ["", "*", "a/b", " a", "a\n", "\x1b[31m", "x" * 129])
+def test_a_name_that_would_be_taken_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"targets\[0\]\.name"):
+        load(overrides={"targets": [{"url": "http://h", "name": name}]})
 
 
 def test_two_targets_may_share_neither_name_nor_page() -> None:

@@ -221,8 +221,9 @@ class TargetSettings(Credentials):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        if not name or "/" in name or name != name.strip():
-            raise ValueError("must not be empty, hold a slash, or start or end with a blank")
+        # A key parts its words by slashes, and `*` stands for all targets together.
+        if not name or "/" in name or name != name.strip() or name == "*":
+            raise ValueError("must not be empty or `*`, hold a slash, or start or end with a blank")
         return name
 
     @field_validator("vllm_args", mode="before")

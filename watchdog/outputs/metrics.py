@@ -13,6 +13,7 @@ from watchdog import __version__
 from watchdog.diagnosis.readings import LIMITS
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rules import RuleSet
+from watchdog.fleet import FLEET
 from watchdog.model import Incident, Reason, Scope, Snapshot, State, Subject, Target
 from watchdog.outputs.outbox import Statistics
 
@@ -216,6 +217,9 @@ def _diagnoses(snapshots: Sequence[Snapshot], fleet: Sequence[Incident], rules: 
         since.add(labels, incident.firing_since)
         if incident.key in leads:
             lead.add(labels, 1)
+    for rule, subject in _fleet_pairs(rules, snapshots):
+        if (rule.id, *subject) not in firing:
+            active.add((subject.target, rule.id, rule.severity, *subject[1:]), 0)
     for snapshot in snapshots:
         blind = {(each.rule, *each.subject) for each in snapshot.blind}
         for rule, subject in _pairs(rules, snapshot):
@@ -243,6 +247,14 @@ def _pairs(rules: RuleSet, snapshot: Snapshot) -> Iterator[tuple[Rule, Subject]]
     for rule in rules.rules:
         for subject in subjects.get(rule.scope, ()):
             yield rule, subject
+
+
+def _fleet_pairs(rules: RuleSet, snapshots: Sequence[Snapshot]) -> Iterator[tuple[Rule, Subject]]:
+    """Each rule of fleet scope with each model that answers."""
+    models = {readings.subject.model_name for each in snapshots if each.up for readings in each.readings}
+    for rule in rules.rules:
+        if rule.scope is Scope.FLEET:
+            yield from ((rule, Subject(FLEET, model)) for model in sorted(models))
 
 
 def _readings(snapshots: Sequence[Snapshot], descriptions: Mapping[str, str]) -> Iterator[Metric]:
