@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import yaml
 
 from tests.contract.programs import ROOT, Alertmanager, run, until
 from tests.pagers import Inbox, Post, eventually, incident, running
-from tests.watching import monitor
+from tests.watching import monitor, shipped_rules
 from watchdog.model import Severity, State
 from watchdog.outputs.alertmanager import AlertmanagerSender
 from watchdog.outputs.webhook import WebhookSender
@@ -310,3 +311,22 @@ def test_the_example_inhibits_symptoms_and_lets_the_heartbeat_through(tmp_path: 
     }
     assert states[("ttft-high", "gpu-0", "warning")] == "suppressed"
     assert states[("itl-high", "gpu-2", "warning")] == "suppressed"
+
+
+def test_the_example_silences_only_what_the_rules_call_symptoms() -> None:
+    """Where a rule names the rules it explains, the example may go no further; a server unseen explains all."""
+    loaded = shipped_rules()
+    for inhibition in yaml.safe_load(EXAMPLE.read_text())["inhibit_rules"]:
+        causes, effects = (rule_ids(inhibition[side]) for side in ("source_matchers", "target_matchers"))
+        if not causes or not effects:
+            continue
+        for cause in causes:
+            known = loaded.by_id(cause)
+            assert known is not None
+            assert effects <= set(known.explains), cause
+
+
+def rule_ids(matchers: list[str]) -> set[str]:
+    """The ids that matchers on `rule` name; none where they take any."""
+    named = (re.fullmatch(r'rule =~? "?([a-z0-9|-]+)"?', matcher) for matcher in matchers)
+    return {identity for found in named if found for identity in found[1].split("|")}

@@ -58,6 +58,8 @@ class AlertmanagerSender:
         Call it at every step, also with no incidents. Those not passed are left as they were. The lead of a
         target is worked out from the incidents passed, unless `lead_keys` says it.
         """
+        if not self._outboxes:
+            return
         with self._lock:
             seen, news = self._announcements.observe(incidents, wall, lead_keys)
             for fingerprint in seen:
