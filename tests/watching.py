@@ -1,0 +1,37 @@
+"""A monitor with the shipped rules, given scrapes one after the other."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from watchdog.diagnosis.rules import RuleSet, load
+from watchdog.model import Expectations, Scrape, Snapshot, State, Target
+from watchdog.monitor import Monitor
+from watchdog.resources import shipped_rules_directory
+from watchdog.signals.catalogue import signal_names
+
+
+@cache
+def shipped_rules() -> RuleSet:
+    """The rules that the package ships."""
+    return load([shipped_rules_directory()], signal_names())
+
+
+def monitor(name: str = "server", expectations: Expectations | None = None) -> Monitor:
+    """A fresh monitor with the shipped rules."""
+    return Monitor(Target(name, "http://server/metrics", expectations or Expectations()), shipped_rules())
+
+
+def watch(scrapes: Iterable[Scrape], expectations: Expectations | None = None) -> list[Snapshot]:
+    """What a fresh monitor says after each scrape."""
+    one = monitor(expectations=expectations)
+    return [one.observe(scrape) for scrape in scrapes]
+
+
+def firing(snapshot: Snapshot) -> set[str]:
+    """The rules that fire."""
+    return {incident.key.rule for incident in snapshot.incidents if incident.state is State.FIRING}
+
+
+def lead(snapshot: Snapshot) -> str | None:
+    """The rule that leads."""
+    return snapshot.lead.rule if snapshot.lead else None
