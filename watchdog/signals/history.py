@@ -313,7 +313,8 @@ class Span:
     def gauge(self, selector: Selector) -> list[float]:
         """The known values of a gauge over the frames, summed where a metric has several series."""
         values = []
-        layout, columns = None, ()
+        layout: Layout | None = None
+        columns: tuple[int, ...] = ()
         for frame in self.frames:
             if frame.layout is not layout:
                 layout, columns = frame.layout, self.columns(frame, selector)
