@@ -1,4 +1,4 @@
-# The watchdog's image: `docker build -t vllm-watchdog:0.1.0 .`
+# The watchdog's image: `docker build -t vllm-watchdog:1.0.0 .`
 # BASE is any Debian-like image with Python 3.11 or later and its venv module; give it with a digest to pin it.
 ARG BASE=python:3.11-slim-bookworm
 
@@ -17,7 +17,7 @@ RUN /build/bin/pip --no-cache-dir --python /opt/vllm-watchdog/bin/python install
     && install -m 0755 deploy/image/serve-beside /opt/vllm-watchdog/bin/serve-beside
 
 FROM ${BASE}
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 ARG REVISION=unknown
 ARG CREATED=unknown
 ARG SOURCE=unknown

@@ -2,12 +2,12 @@
 
 .PHONY: generate image image-lock image-test stack
 
-IMAGE ?= vllm-watchdog:0.1.0
+IMAGE ?= vllm-watchdog:1.0.0
 
 generate: .venv/.runs ## write the files under deploy/ that repeat another one
 	$(BIN)/python deploy/generate.py
 
-image: ## build the image with docker, as IMAGE=vllm-watchdog:0.1.0
+image: ## build the image with docker, as IMAGE=vllm-watchdog:1.0.0
 	docker build --tag $(IMAGE) \
 		--build-arg REVISION=$$(git rev-parse HEAD) --build-arg CREATED=$$(date -u +%Y-%m-%dT%H:%M:%SZ) .
 

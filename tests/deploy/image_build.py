@@ -35,8 +35,15 @@ class Builder:
 
     def run(self, *arguments: str | Path) -> str:
         """Standard output of a buildah command that has to succeed."""
-        environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "vfs"}
-        storage = ("--root", self.folder / "storage", "--runroot", self.folder / "run")
+        environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+        storage = (
+            "--storage-driver",
+            "vfs",
+            "--root",
+            self.folder / "storage",
+            "--runroot",
+            self.folder / "run",
+        )
         return output(["buildah", *storage, *arguments], environment)
 
     def base(self, archive: Path) -> None:

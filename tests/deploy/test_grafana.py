@@ -114,7 +114,7 @@ def past(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]
     recordings = root / "tests" / "recordings"
     chosen = {
         "surge": recordings / "traffic-surge.jsonl.xz",
-        "full": recordings / "kv-pool-exhausted.jsonl.xz",
+        "full": recordings / "v0.8.5-V0-kv-pool-exhausted.jsonl.xz",
         "gone": recordings / "restart.jsonl.xz",
     }
     # In the midst of the surge, and of the other servers' troubles.

@@ -209,7 +209,7 @@ def test_another_chart_can_take_the_sidecar_from_ours(
     (tmp_path / "charts" / "vllm-watchdog").symlink_to(chart)
     (tmp_path / "Chart.yaml").write_text(
         "apiVersion: v2\nname: mine\nversion: 1.0.0\n"
-        "dependencies: [{name: vllm-watchdog, version: 0.1.0, repository: ''}]\n"
+        "dependencies: [{name: vllm-watchdog, version: 1.0.0, repository: ''}]\n"
     )
     (tmp_path / "values.yaml").write_text(
         "vllm-watchdog: {fleet: {enabled: false}, sidecar: {enabled: true}}\n"

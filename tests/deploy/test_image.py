@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import requests
 
-from watchdog.demo.server import RECORDING, ReplayServer
-from watchdog.scrape.recording import read
+from watchdog.demo.server import demo_server
 
 from .image_build import BASE, IMAGE, Builder, base_archive, size_bytes, write_context
 from .loopback import free_port
@@ -30,7 +29,7 @@ pytestmark = [
 ]
 
 MEBIBYTE = 1024 * 1024
-WATCHED_SECONDS = 60
+WATCHED_SECONDS = 75
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +117,8 @@ def answers(port: int) -> bool:
 
 def lead(port: int) -> str | None:
     told = requests.get(f"http://127.0.0.1:{port}/diagnose", timeout=5).json()
-    incident = told["targets"][0]["lead"]
-    return incident["rule"] if incident else None
+    named: str | None = told["targets"][0]["lead"]
+    return named
 
 
 def test_the_image_names_the_cause_in_a_replayed_recording(
@@ -129,19 +128,18 @@ def test_the_image_names_the_cause_in_a_replayed_recording(
     state.mkdir()
     os.chown(state, 65532, 65532)
     port = free_port()
-    _, scrapes = read(RECORDING)
     arguments = ("--port", str(port))
-    with ReplayServer(list(scrapes), begin_seconds=20) as vllm:
+    with demo_server() as vllm:
         command = ("vllm-watchdog", "serve", "--target", vllm.url, *arguments)
         with serving(in_image(config, image_root, state, *command), port) as process:
             began = usage(process.pid)
             end = time.monotonic() + WATCHED_SECONDS
-            named = None
+            named = set()
             while time.monotonic() < end:
-                named = named or lead(port)
+                named.add(lead(port))
                 time.sleep(2)
             report(began, usage(process.pid))
-            assert named == "kv-pool-exhausted"
+            assert "kv-pool-exhausted" in named
             health = in_image(config, image_root, state, "vllm-watchdog", "health", *arguments)
             assert subprocess.run(health, check=False, timeout=30).returncode == 0
             process.send_signal(signal.SIGTERM)

@@ -9,6 +9,8 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from watchdog import __version__
+
 
 @pytest.fixture(scope="module")
 def dockerfile(root: Path) -> str:
@@ -98,13 +100,14 @@ def test_only_what_the_image_is_made_from_is_sent_to_the_build(root: Path) -> No
 
 
 def test_the_version_is_the_same_everywhere(root: Path, dockerfile: str) -> None:
-    version = re.search(r'__version__ = "(.+)"', (root / "watchdog" / "__init__.py").read_text())
-    assert version
-    places = [
-        dockerfile,
-        (root / "deploy" / "helm" / "vllm-watchdog" / "Chart.yaml").read_text(),
-        (root / "deploy" / "kubernetes" / "base" / "kustomization.yaml").read_text(),
-        (root / "deploy" / "compose" / "compose.yaml").read_text(),
-        (root / "CHANGELOG.md").read_text(),
-    ]
-    assert all(version[1] in text for text in places)
+    documents = [*root.glob("docs/*.md"), *root.glob("deploy/**/*.yaml"), root / "deploy" / "targets.mk"]
+    tags = {
+        tag
+        for path in documents
+        for tag in re.findall(r"(?:vllm-watchdog:|newTag: )(\d[\w.]*)", path.read_text())
+    }
+    tags |= set(re.findall(r"^ARG VERSION=(.+)$", dockerfile, re.MULTILINE))
+    chart = (root / "deploy" / "helm" / "vllm-watchdog" / "Chart.yaml").read_text()
+    tags |= set(re.findall(r"^(?:appV|v)ersion: (.+)$", chart, re.MULTILINE))
+    assert tags == {__version__}
+    assert f"## [{__version__}]" in (root / "CHANGELOG.md").read_text()
