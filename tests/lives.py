@@ -114,9 +114,10 @@ class Life:
         self.store.close()
 
     def _wait(self) -> None:
-        while any(each.queue_length for sender in self.senders for each in sender.statistics()):
+        alertmanager, webhooks = self.senders
+        outboxes = [*alertmanager._outboxes, *(each.outbox for each in webhooks._receivers)]
+        while not all(each.idle for each in outboxes):
             time.sleep(0.002)
-        time.sleep(0.01)
 
     @staticmethod
     def _stored(incident: Incident, pending_seconds: Mapping[Any, float]) -> Stored:

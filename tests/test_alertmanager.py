@@ -27,7 +27,7 @@ from watchdog.outputs.alert import (
     timestamp,
 )
 from watchdog.outputs.alertmanager import AlertmanagerSender
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, stop_all
 from watchdog.outputs.post import Poster
 from watchdog.settings import AlertmanagerSettings, Endpoint
 
@@ -308,10 +308,10 @@ def test_stopping_sends_what_waits_and_resolves_nothing() -> None:
 
 def test_stopping_does_not_wait_longer_than_it_may() -> None:
     with Server([request, hang]) as server:
-        alertmanager = sender(f"http://127.0.0.1:{server.port}")
+        alertmanager = sender(*[f"http://127.0.0.1:{server.port}/{number}" for number in range(4)])
         alertmanager.run()
         alertmanager.observe([incident()], 0, WALL)
-        eventually(lambda: server.requests)
+        eventually(lambda: len(server.requests) == 4)
         began = time.monotonic()
         alertmanager.stop(0.3)
         assert time.monotonic() - began < 1.0
@@ -422,8 +422,7 @@ def test_an_outbox_survives_a_bug_in_what_it_calls() -> None:
     eventually(lambda: outbox.statistics().errors == 1)
     outbox.put(Parcel("b", 2))
     eventually(lambda: outbox.statistics().sent == 1)
-    outbox.begin_stop(1)
-    outbox.finish_stop()
+    stop_all([outbox], 1)
     assert calls == [[1], [2]]
 
 
@@ -440,8 +439,7 @@ def test_an_outbox_batches_keeps_order_and_drops_what_is_no_longer_true() -> Non
     outbox.put(Parcel("stale", 1, expires_at=time.monotonic() - 1))
     outbox.put(Parcel("a", 2))
     outbox.run()
-    outbox.begin_stop(2)
-    outbox.finish_stop()
+    stop_all([outbox], 2)
     assert batches == [["a", "b"], ["c"]]
     assert outbox.statistics().dropped == 1
 

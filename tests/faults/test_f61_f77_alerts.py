@@ -21,7 +21,7 @@ from watchdog.diagnosis.rule import evaluate
 from watchdog.diagnosis.rules import load
 from watchdog.model import Evidence, Key, Severity, State, Transition, Truth
 from watchdog.outputs.alertmanager import AlertmanagerSender
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, stop_all
 from watchdog.outputs.store import FILE_NAME, Store
 from watchdog.settings import AlertmanagerSettings
 
@@ -478,8 +478,7 @@ def test_f72_what_failed_does_not_come_back_over_a_newer_state() -> None:
     outbox.put(Parcel("b", 1))
     outbox.run()
     eventually(lambda: len(taken) == 2)
-    outbox.begin_stop(1)
-    outbox.finish_stop()
+    stop_all([outbox], 1)
     assert taken == [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
     assert outbox.statistics().dropped == 1
 

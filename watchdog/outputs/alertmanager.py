@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from watchdog.model import Incident, Key
 from watchdog.outputs.alert import Alert, AlertBuilder, compact_json, timestamp
 from watchdog.outputs.announcements import Announcement, Announcements, Ledger, no_ledger
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, steady_seconds
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, steady_seconds, stop_all
 from watchdog.outputs.post import Answer, Poster, endpoint_at
 from watchdog.settings import AlertmanagerEndpoint, AlertmanagerSettings
 from watchdog.settings_values import redact_url
@@ -78,10 +78,7 @@ class AlertmanagerSender:
 
     def stop(self, drain_seconds: float) -> None:
         """Sends what is queued for `drain_seconds` at most and ends the threads; resolves nothing."""
-        for outbox in self._outboxes:
-            outbox.begin_stop(drain_seconds)
-        for outbox in self._outboxes:
-            outbox.finish_stop()
+        stop_all(self._outboxes, drain_seconds)
 
     def statistics(self) -> tuple[Statistics, ...]:
         """The counts of each Alertmanager, in the order of the settings."""

@@ -127,9 +127,10 @@ class Announcements:
             return {}
         alert = self._builder.build(incident, wall)
         current = Announcement(incident.key, str(incident.severity), alert)
-        followed = {alert.fingerprint: current}
+        fingerprint = alert.fingerprint
+        followed = {fingerprint: current}
         for each, other in before.items():
-            if each == alert.fingerprint:
+            if each == fingerprint:
                 continue
             milder = severity_rank(other.severity) > severity_rank(current.severity)
             # One as grave with other labels is from before a change of the settings.

@@ -80,6 +80,7 @@ class Outbox(Generic[Content]):
         self._waiting: dict[str, Parcel[Content]] = {}
         self._drain_until: float | None = None
         self._pause_seconds = 0.0
+        self._under_way = False
         self._sent = self._errors = self._dropped = 0
         self._last_error = ""
         self._thread: threading.Thread | None = None
@@ -102,18 +103,27 @@ class Outbox(Generic[Content]):
             self._drain_until = steady_seconds() + drain_seconds
             self._changed.notify_all()
 
-    def finish_stop(self) -> None:
-        """Waits until the thread has ended; cuts off a post that outlasts the time to drain."""
-        if self._thread is None or self._drain_until is None:
-            return
-        self._thread.join(max(self._drain_until - steady_seconds(), 0))
-        if self._thread.is_alive():
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        with self._changed:
+            return not self._waiting and not self._under_way
+
+    def wait(self, until: float) -> None:
+        """Waits for the thread to end, until that steady time at most."""
+        if self._thread is not None:
+            self._thread.join(max(until - steady_seconds(), 0))
+
+    def cut(self) -> None:
+        """Cuts off the post under way, if any."""
+        if self._thread is not None and self._thread.is_alive():
             self._abort()
-            self._thread.join(_GRACE_SECONDS)
-        if self._waiting:
-            _log.warning(
-                "notifications_left_unsent", extra={"receiver": self.receiver, "count": len(self._waiting)}
-            )
+
+    def report_unsent(self) -> None:
+        """Says what stays behind."""
+        unsent = self.statistics().queue_length
+        if unsent:
+            _log.warning("notifications_left_unsent", extra={"receiver": self.receiver, "count": unsent})
 
     def statistics(self) -> Statistics:
         """The counts up to now."""
@@ -149,6 +159,7 @@ class Outbox(Generic[Content]):
                         return None
                 if self._waiting and now >= resume_at:
                     batch = self._take(now)
+                    self._under_way = bool(batch)
                     if batch:
                         return batch
                     continue
@@ -166,6 +177,7 @@ class Outbox(Generic[Content]):
 
     def _settle(self, batch: Sequence[Parcel[Content]], delivery: Delivery) -> None:
         with self._changed:
+            self._under_way = False
             self._sent += delivery.sent
             self._errors += delivery.errors
             self._put_back([parcel for parcel in batch if parcel.identity in delivery.again])
@@ -200,3 +212,17 @@ class Outbox(Generic[Content]):
         if self._drain_until is None:
             return self._timeout_seconds
         return min(self._timeout_seconds, max(self._drain_until - steady_seconds(), 0.05))
+
+
+def stop_all(outboxes: Sequence[Outbox[Content]], drain_seconds: float) -> None:
+    """Sends what is queued to all of them at once, for so long at most; those that hang are cut off then."""
+    until = steady_seconds() + drain_seconds
+    for outbox in outboxes:
+        outbox.begin_stop(drain_seconds)
+    for outbox in outboxes:
+        outbox.wait(until)
+    for outbox in outboxes:
+        outbox.cut()
+    for outbox in outboxes:
+        outbox.wait(until + _GRACE_SECONDS)
+        outbox.report_unsent()

@@ -18,7 +18,7 @@ from watchdog.outputs.alert import (
     timestamp,
 )
 from watchdog.outputs.announcements import Announcements, Ledger, no_ledger
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.outputs.post import Poster, endpoint_at
 from watchdog.settings import WebhookSettings
 
@@ -108,10 +108,7 @@ class WebhookSender:
 
     def stop(self, drain_seconds: float) -> None:
         """Sends what is queued for `drain_seconds` at most and ends the threads; resolves nothing."""
-        for receiver in self._receivers:
-            receiver.outbox.begin_stop(drain_seconds)
-        for receiver in self._receivers:
-            receiver.outbox.finish_stop()
+        stop_all([receiver.outbox for receiver in self._receivers], drain_seconds)
 
     def statistics(self) -> tuple[Statistics, ...]:
         """The counts of each webhook, in the order of the settings; messages, not alerts."""
