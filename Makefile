@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak clean
+.PHONY: help run test check bench soak docs clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -34,6 +34,10 @@ bench: .venv/.develops ## what a scrape, a verdict and a resident service cost
 
 soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, threads
 	$(BIN)/python -m tests.soak
+
+docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md anew
+	$(BIN)/python -m watchdog.handbook docs
+	$(BIN)/python -m watchdog.settings_page > docs/settings.md
 
 clean: ## forget the environment and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -286,3 +286,12 @@ def test_a_rule_that_is_gone_resolves_its_incident_once() -> None:
         ("cause", State.RESOLVED)
     ]
     assert one.update([], 15, 85) == ()
+
+
+def test_severity_only_rises_while_it_fires() -> None:
+    one = book(rule(wait=0, severity=Severity.INFO))
+    seen = []
+    for at, severity in enumerate([Severity.INFO, Severity.WARNING, Severity.INFO, Severity.CRITICAL]):
+        changes = one.update([says(YES, severity=severity)], float(at), float(at))
+        seen.append((one.incidents()[0].severity, len(changes)))
+    assert seen == [(Severity.INFO, 1), (Severity.WARNING, 1), (Severity.WARNING, 0), (Severity.CRITICAL, 1)]

@@ -63,6 +63,8 @@ class Monitor:
         self._history = History()
         self._book = IncidentBook(rules)
         self._baselines: dict[Subject, BaselineKeeper] = {}
+        # What connections did when progress stopped, kept for stops longer ago than history reaches.
+        self._released: dict[Subject, float] = {}
         self._reachability = Reachability()
         self._restarts = Restarts()
         self._server = ServerFacts(target.expectations)
@@ -72,7 +74,6 @@ class Monitor:
         self._last_success_wall: float | None = None
         self._facts = Facts()
         self._notes: tuple[str, ...] = ()
-        self._started_at: float | None = None
         self.replace_rules(rules)
 
     def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
@@ -95,8 +96,6 @@ class Monitor:
         """One step."""
         self._scrapes += 1
         self._facts = _newer(self._facts, scrape.facts)
-        if self._started_at is None:
-            self._started_at = scrape.at
         page, failure = self._read(scrape)
         self._take(page, failure, scrape)
         judged = self._judge(page, scrape.at)
@@ -127,7 +126,9 @@ class Monitor:
         resets = self._history.append(page, scrape.at)
         self._restarts.note(resets, scrape.at, self._was_away, self._last_words())
         for reset in resets:
-            self._baselines.pop(Subject(self.target.name, reset.model_name, reset.engine), None)
+            began = Subject(self.target.name, reset.model_name, reset.engine)
+            self._baselines.pop(began, None)
+            self._released.pop(began, None)
         self._reachability.answered(page, scrape.at)
         self._was_away = False
         self._server.learn(self._history.frames[-1].layout, self._facts, bool(resets))
@@ -145,6 +146,8 @@ class Monitor:
                 view = self._view(subject, dict(self._engine_facts(subject, at)))
                 lookup = lookups[subject] = Signals(view)
                 self._judge_one(judged, Scope.ENGINE, subject, lookup)
+                if (released := lookup("open_files_drop")) is not None:
+                    self._released[subject] = released
                 judged.readings.append(read(subject, lookup))
                 if view.life is not None:
                     judged.span_seconds = max(judged.span_seconds, view.life.seconds)
@@ -181,6 +184,8 @@ class Monitor:
     def _engine_facts(self, subject: Subject, at: float) -> Iterator[tuple[str, float]]:
         yield from self._server.facts(subject.model_name, subject.engine)
         yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
+        if subject in self._released:
+            yield "open_files_drop", self._released[subject]
         epoch = self._history.epoch(subject.model_name, subject.engine)
         if epoch is not None:
             yield "seconds_seen", at - epoch
@@ -210,6 +215,7 @@ class Monitor:
         for subject in [one for one in self._baselines if one not in present]:
             if self._history.epoch(subject.model_name, subject.engine) is None:
                 del self._baselines[subject]
+                self._released.pop(subject, None)
 
     def _snapshot(
         self,

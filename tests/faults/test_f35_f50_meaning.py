@@ -241,3 +241,30 @@ def test_reasons_of_failed_scrapes_are_counted() -> None:
     assert snapshot.failures == {Reason.TIMEOUT: 1, Reason.STATUS: 1}
     assert not snapshot.up
     assert snapshot.verdict is Verdict.UNKNOWN
+
+
+def test_gauges_left_by_clients_that_went_stay_no_alarm_for_as_long_as_nothing_happens() -> None:
+    def text(at: float) -> str:
+        files = 62.0 if at <= 60 else 40.0
+        return f"process_open_fds {files}\n" + engine(min(at, 60.0), running=22.0)
+
+    for snapshot in watch(scrape(float(at), text(at)) for at in range(0, 1501, 10)):
+        assert "engine-stalled" not in firing(snapshot)
+    assert "stale-gauges" in firing(snapshot)
+
+
+def test_a_hang_stays_a_hang_when_its_clients_lose_patience() -> None:
+    def text(at: float) -> str:
+        files = 62.0 + min(max(at - 60, 0.0), 60.0) if at <= 130 else 40.0
+        return f"process_open_fds {files}\n" + engine(min(at, 60.0), running=22.0)
+
+    snapshots = watch(scrape(float(at), text(at)) for at in range(0, 301, 5))
+    assert lead(snapshots[-1]) == "engine-stalled"
+
+
+def test_two_servers_behind_one_address_are_no_crash_loop_afterwards() -> None:
+    def text(at: int) -> str:
+        return engine(at + 5000) if at > 120 or (at // 5) % 2 else engine(at)
+
+    last = watch(scrape(float(at), text(at)) for at in range(0, 601, 5))[-1]
+    assert not firing(last) - {"engine-restarted"}

@@ -1,11 +1,13 @@
 """`vllm-watchdog rules`: what causes are looked for, and whether rules (also your own) hold."""
 
-import textwrap
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markdown import Markdown
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
 from watchdog.cli.replay import replay_file, rule_settings
@@ -13,12 +15,11 @@ from watchdog.diagnosis import rules as loader
 from watchdog.diagnosis.nearest import nearest
 from watchdog.diagnosis.rules import Rule, RuleSet, RuleTestResult, test_rule
 from watchdog.errors import RuleError, WatchdogError
+from watchdog.handbook import cause_page
 from watchdog.rulebook import directories, load_rules
 from watchdog.score import PhaseScore, Totals, score, totals
 from watchdog.settings import RuleSettings
 from watchdog.signals.catalogue import signal_names
-
-WIDTH = 100
 
 app = typer.Typer(
     help="Lists, shows, tests, checks and scores rules.",
@@ -50,7 +51,11 @@ def show(
     if rule is None:
         near = nearest(identity, [each.id for each in rules.rules])
         raise WatchdogError(f"there is no rule {identity!r}" + (f" ({near})" if near else ""))
-    say("\n".join(_rule_text(rule)))
+    page = cause_page(rule, rules)
+    if sys.stdout.isatty():
+        Console().print(Markdown(page))
+    else:
+        say(page)
 
 
 @app.command("test")
@@ -140,51 +145,6 @@ def _result_lines(results: Sequence[RuleTestResult]) -> Iterator[str]:
     for result in results:
         yield f"{'pass' if result.passed else 'FAIL'}  {result.rule}: {result.test}"
         yield from (f"      {problem}" for problem in result.problems)
-
-
-def _rule_text(rule: Rule) -> Iterator[str]:
-    yield f"{rule.title} ({rule.id}, {rule.severity})"
-    yield ""
-    yield "Fires when all of these hold" + (f" for {rule.for_seconds:g} s" if rule.for_seconds else "") + ":"
-    yield from _points(clause.text for clause in rule.when)
-    if rule.unless:
-        yield "unless:"
-        yield from _points(clause.text for clause in rule.unless)
-    if rule.raise_to is not None:
-        yield f"It is {rule.raise_to[0]} when {rule.raise_to[1].text}"
-    yield f"Over when they do not hold for {rule.keep_firing_seconds:g} s."
-    yield from _section("Thresholds", _parameters(rule))
-    yield from _section("It says", [str(rule.cause)])
-    yield from _section("What to do", _remedies(rule))
-    yield from _section("What will not help", rule.unhelpful)
-    yield from _section("When it may be wrong", rule.false_positives)
-    yield from _section("While it fires, these are its symptoms", rule.explains)
-    yield from _section("References", rule.references)
-
-
-def _parameters(rule: Rule) -> Iterator[str]:
-    for name, parameter in rule.parameters.items():
-        yield f"{name} = {parameter.value:g} {parameter.unit}: {parameter.why}"
-
-
-def _remedies(rule: Rule) -> Iterator[str]:
-    for remedy in rule.remedies:
-        flag = f"{remedy.flag}: " if remedy.flag else ""
-        price = f" Price: {remedy.price}" if remedy.price else ""
-        yield f"{flag}{remedy.action} {remedy.why}{price}"
-
-
-def _section(title: str, points: Sequence[str] | Iterator[str]) -> Iterator[str]:
-    lines = list(_points(points))
-    if lines:
-        yield ""
-        yield title
-        yield from lines
-
-
-def _points(points: Sequence[str] | Iterator[str]) -> Iterator[str]:
-    for point in points:
-        yield from textwrap.wrap(point, WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
 
 def _say_score(phase: PhaseScore, form: Form) -> None:

@@ -151,24 +151,25 @@ class IncidentBook:
         self, key: Key, finding: Finding, entry: _Entry | None, at: float, wall: float
     ) -> Transition | None:
         rule = self._rules.find(key.rule)
-        if rule is None:
+        if rule is None or (entry is None and len(self._entries) >= MOST_INCIDENTS):
             return None
         if entry is None:
-            if len(self._entries) >= MOST_INCIDENTS:
-                return None
-            entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
-            if rule.for_seconds > 0 or self._is_aftermath(key, at):
-                return Transition(entry.incident, None, wall)
-            return self._fire(entry, finding, wall)
+            return self._start(key, rule, finding, at, wall)
         if entry.last_truth is Truth.YES:
             entry.pending_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth, entry.seen_at = at, Truth.YES, at
         entry.quiet_seconds = 0.0
         entry.incident = _told(entry.incident, finding)
+        if entry.incident.state is State.FIRING:
+            return _worse(entry, finding, wall)
         waited = entry.pending_seconds >= rule.for_seconds - 1e-6
-        if entry.incident.state is State.PENDING and waited and not self._is_aftermath(key, at):
-            return self._fire(entry, finding, wall)
-        return None
+        return self._fire(entry, finding, wall) if waited and not self._is_aftermath(key, at) else None
+
+    def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
+        entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
+        if rule.for_seconds > 0 or self._is_aftermath(key, at):
+            return Transition(entry.incident, None, wall)
+        return self._fire(entry, finding, wall)
 
     @staticmethod
     def _fire(entry: _Entry, finding: Finding, wall: float) -> Transition:
@@ -262,6 +263,14 @@ def _told(incident: Incident, finding: Finding) -> Incident:
         unhelpful=finding.unhelpful,
         unknown=False,
     )
+
+
+def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
+    """While it fires an incident's severity only rises: one that falls and rises again would page twice."""
+    if _RANK[finding.severity] >= _RANK[entry.incident.severity]:
+        return None
+    entry.incident = replace(entry.incident, severity=finding.severity)
+    return Transition(entry.incident, State.FIRING, wall)
 
 
 def _resolved(incident: Incident, wall: float) -> Transition:

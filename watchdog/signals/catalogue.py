@@ -252,7 +252,7 @@ def _progress() -> Iterator[Signal]:
         "open_files_drop",
         "files",
         "Open files closed as progress stopped, beyond those of requests that left batch and queue: clients gone.",
-        ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks),
+        First((ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks), Fact("open_files_drop"))),
     )
     yield Signal(
         "open_files_lasting_climb",
@@ -750,12 +750,6 @@ def _target() -> Iterator[Signal]:
         Fact("seconds_without_vllm"),
     )
     yield Signal("vllm_seen", "0 or 1", "Whether this address ever had series of vLLM.", Fact("vllm_seen"))
-    yield Signal(
-        "process_age_seconds",
-        "s",
-        "How long the server process ran, by its start time.",
-        Fact("process_age_seconds"),
-    )
     yield Signal(
         "page_without_vllm_has_http",
         "0 or 1",

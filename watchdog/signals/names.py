@@ -101,6 +101,12 @@ CORE = (
     "vllm:kv_cache_usage_perc",
     "vllm:prompt_tokens_total",
     "vllm:generation_tokens_total",
+    "vllm:time_to_first_token_seconds_count",
+    "vllm:iteration_tokens_total_count",
+    "vllm:request_success_total",
+    "vllm:num_preemptions_total",
+    "vllm:prefix_cache_queries_total",
+    "vllm:spec_decode_num_draft_tokens_total",
 )
 
 

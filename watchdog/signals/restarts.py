@@ -7,6 +7,7 @@ from watchdog.signals.history import Reset
 
 CRASH_LOOP_SECONDS = 1800.0
 JUMP_SECONDS = 120.0
+JUMPS_OF_TWO_SERVERS = 3
 
 
 @dataclass(slots=True)
@@ -33,6 +34,9 @@ class Restarts:
             self.by_engine.update(dict.fromkeys(engines, at))
         self.at = [one for one in self.at if at - one <= CRASH_LOOP_SECONDS]
         self.jumps = [one for one in self.jumps if at - one <= JUMP_SECONDS]
+        if len(self.jumps) >= JUMPS_OF_TWO_SERVERS:
+            # No process restarts that often: these were two servers in turn, and no crash.
+            self.at = [one for one in self.at if one not in self.jumps]
 
     def facts(self, at: float) -> Iterator[tuple[str, float]]:
         """The facts of the target's signals."""
