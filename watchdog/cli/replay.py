@@ -2,6 +2,7 @@
 
 import math
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,9 @@ from watchdog.replay import Episode, Moment, Replay, replay
 from watchdog.rulebook import load_rules, with_directories
 from watchdog.scrape.recording import Recording, read, thin
 from watchdog.settings import RuleSettings, load
+
+WIDTH = 100
+INDENT = 6
 
 app = typer.Typer()
 
@@ -136,11 +140,15 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     lines = [
         f"  {clock(episode.firing_at - begin)} {over:11} {episode.severity:8} {episode.key.rule}"
         + (f" ({escape(where)})" if where else "")
-        + role,
-        f"      {escape(episode.cause)}",
+        + role
     ]
-    lines += [f"      because {escape(evidence.text)}" for evidence in episode.evidence]
-    lines += [f"      do: {escape(_remedy_text(remedy))}" for remedy in episode.remedies]
+    points = [episode.cause]
+    points += [f"because {evidence.text}" for evidence in episode.evidence]
+    points += [f"do: {_remedy_text(remedy)}" for remedy in episode.remedies]
+    for point in points:
+        lines += textwrap.wrap(
+            escape(point), WIDTH, initial_indent=" " * INDENT, subsequent_indent=" " * (INDENT + 2)
+        )
     return lines
 
 
