@@ -150,7 +150,7 @@ def plain_configuration(hook_url: str) -> dict[str, Any]:
 class Prometheus(Process):
     """A Prometheus that scrapes one target each half second and has our rules."""
 
-    def __init__(self, folder: Path, scraped: str, rules: Path, headers: Any = None) -> None:
+    def __init__(self, folder: Path, scraped: str, rules: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.url = f"http://127.0.0.1:{free_port()}"
         job = {"job_name": "vllm-watchdog", "static_configs": [{"targets": [scraped]}]}

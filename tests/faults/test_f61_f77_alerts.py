@@ -4,7 +4,7 @@ import itertools
 import json
 import multiprocessing
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -380,8 +380,11 @@ def test_f70_a_refused_alert_is_found_counted_and_left_alone_while_the_rest_arri
     def is_bad(alert: Any) -> bool:
         return bool(alert["labels"]["rule"] == "r13")
 
-    with Pager(lambda: WALL, is_bad) as pager, running(sender(pager.url)) as alertmanager:
+    with Pager(lambda: WALL, is_bad) as pager, ExitStack() as stack:
+        alertmanager = sender(pager.url)
+        # All of them in one batch.
         alertmanager.observe(incidents, 0, WALL)
+        stack.enter_context(running(alertmanager))
         eventually(lambda: len(pager.firing()) == 19)
         eventually(lambda: alertmanager.statistics()[0].errors == 1)
         assert len(pager.posts) < 12
