@@ -41,6 +41,6 @@ VOLUME /var/lib/vllm-watchdog
 USER 65532:65532
 EXPOSE 9847
 # The service listens on loopback unless WATCHDOG_WEB__HOST says otherwise: the image opens nothing by itself.
-HEALTHCHECK --interval=60s --timeout=5s --start-period=20s --retries=3 CMD ["vllm-watchdog", "health"]
+HEALTHCHECK --interval=120s --timeout=5s --start-period=20s --retries=3 CMD ["vllm-watchdog", "health"]
 ENTRYPOINT ["vllm-watchdog"]
 CMD ["serve"]

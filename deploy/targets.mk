@@ -17,7 +17,7 @@ image-lock: .venv/.runs ## pin the image's packages, with hashes, at the version
 		--no-emit-index-url --no-emit-find-links --constraint constraints.txt \
 		--output-file deploy/image/requirements.txt pyproject.toml
 
-image-test: .venv/.develops ## build the image without a Docker engine, run it on a recording (root, Debian, 5 minutes)
+image-test: .venv/.develops ## build the image without a Docker engine, run it on a recording (root, Debian, 6 minutes)
 	@deploy/image/tools
 	$(BIN)/python -m pytest -m image --timeout 1200 -s tests/deploy/test_image.py
 

@@ -151,6 +151,23 @@ def test_the_image_names_the_cause_in_a_replayed_recording(
     assert {path.stat().st_uid for path in written} == {65532}
 
 
+def test_the_sidecars_command_outlives_settings_that_cannot_be_used(
+    config: Mapping[str, Any], image_root: Path, tmp_path: Path
+) -> None:
+    command = in_image(config, image_root, tmp_path, "WATCHDOG_CONFIG=/nowhere", "serve-beside")
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        told = b""
+        while b"starting it again" not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        assert b"/nowhere" in told
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=15) == 0
+
+
 def usage(pid: int) -> tuple[float, float, float]:
     """Seconds of clock, seconds of processor, and resident bytes of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

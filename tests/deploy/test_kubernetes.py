@@ -1,12 +1,14 @@
 """The kustomize bases, components and examples: valid, restricted, and never in vLLM's way."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from watchdog.settings import load
+from watchdog.rulebook import load_rules
+from watchdog.settings import RuleSettings, load
 from watchdog.web.guard import Hosts
 
 from .objects import Object, containers, named, of_kind, pod_templates, read, validate
@@ -205,6 +207,44 @@ def test_a_network_policy_leaves_the_port_of_vllm_open(built: dict[str, list[Obj
     policy = named(built["examples/sidecar"], "NetworkPolicy", "vllm-watchdog-sidecar")
     assert {"ports": [{"port": 8000}]} in policy["spec"]["ingress"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_rules_and_a_token_reach_the_sidecar_too(programs: Programs, root: Path, tmp_path: Path) -> None:
+    for name in ("kubernetes", "grafana"):
+        shutil.copytree(root / "deploy" / name, tmp_path / name)
+    folder = tmp_path / "kubernetes" / "examples" / "all"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(
+        "resources: [../sidecar]\ncomponents: [../../components/rules, ../../components/token]\n"
+    )
+    objects = read(programs.kustomize(folder))
+    for item in objects:
+        validate(item)
+    pod = named(objects, "Deployment", "vllm")["spec"]["template"]["spec"]
+    (sidecar,) = pod["initContainers"]
+    settings = load(None, {}, environment(sidecar))
+    mounts = {each["mountPath"] for each in sidecar["volumeMounts"]}
+    assert {str(each) for each in settings.rules.directories} <= mounts
+    assert settings.web.protected
+    assert str(settings.web.bearer_token_file).rpartition("/")[0] in mounts
+    # What is missing of ours must not keep vLLM from starting.
+    ours = [each for each in pod["volumes"] if each["name"].startswith("vllm-watchdog")]
+    sources = [each.get("configMap") or each.get("secret") for each in ours]
+    assert [each["optional"] for each in sources if each] == [True, True, True]
+    (monitor,) = of_kind(objects, "PodMonitor")
+    endpoints = {each["port"]: each for each in monitor["spec"]["podMetricsEndpoints"]}
+    assert "authorization" in endpoints["watchdog"]
+    assert "authorization" not in endpoints["http"]
+
+
+def test_the_rules_of_the_example_load_beside_the_shipped_ones(
+    built: dict[str, list[Object]], tmp_path: Path
+) -> None:
+    files = named(built["examples/fleet"], "ConfigMap", "vllm-watchdog-rules")["data"]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    rules = load_rules(RuleSettings(directories=[tmp_path]))
+    assert all(rules.by_id(name.removesuffix(".yaml")) for name in files)
 
 
 def test_no_manifest_names_a_namespace_or_asks_for_the_kubernetes_api(root: Path) -> None:

@@ -85,6 +85,8 @@ docs/quickstart-sidecar.md has the whole of it.
 - name: vllm-watchdog-config
   configMap:
     name: {{ include "vllm-watchdog.fullname" . }}-sidecar
+    # What is missing of ours must not keep vLLM from starting: here and below.
+    optional: true
 - name: vllm-watchdog-state
   emptyDir:
     sizeLimit: {{ .Values.persistence.emptyDirSizeLimit }}
@@ -92,11 +94,13 @@ docs/quickstart-sidecar.md has the whole of it.
 - name: vllm-watchdog-rules
   configMap:
     name: {{ include "vllm-watchdog.rulesConfigMapName" . }}
+    optional: true
 {{- end }}
 {{- if .Values.existingSecret }}
 - name: vllm-watchdog-secrets
   secret:
     secretName: {{ .Values.existingSecret }}
+    optional: true
 {{- end }}
 {{- end }}
 
