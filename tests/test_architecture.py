@@ -15,7 +15,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("scrape",),
     ("signals",),
     ("diagnosis",),
-    ("rulebook", "monitor", "fleet"),
+    ("rulebook", "monitor", "fleet", "handbook"),
     ("replay",),
     ("score",),
     ("outputs",),
