@@ -1,7 +1,8 @@
 """`vllm-watchdog diagnose`: one verdict on servers or recordings, now, and an exit code for scripts."""
 
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError, RecordingError
+from watchdog.logs import escape
 from watchdog.model import Snapshot, Target, Verdict
 from watchdog.monitor import Monitor
 from watchdog.replay import replay
@@ -34,7 +36,7 @@ from watchdog.scrape.recording import read
 from watchdog.settings import Settings
 from watchdog.watch import steady_seconds
 from watchdog.web.bodies import diagnosis_body
-from watchdog.web.text import diagnosis_text
+from watchdog.web.text import WIDTH, diagnosis_text
 
 MAX_THREADS = 32
 WATCH_HINT = "watch for 30 s or more (--for 30s)"
@@ -127,24 +129,27 @@ def _from_file(path: Path, rules: RuleSet) -> Snapshot:
 
 
 def _say(snapshots: Sequence[Snapshot], wall: float, form: Form) -> None:
-    told = {snapshot.target.name: replace(snapshot, hints=_hints(snapshot)) for snapshot in snapshots}
+    told = {each.target.name: replace(each, hints=(*_limits(each), *each.hints)) for each in snapshots}
     body = diagnosis_body([snapshot.target for snapshot in snapshots], told, (), wall)
     if form is Form.JSON:
         say(body.model_dump_json())
-    else:
-        say(diagnosis_text(body).rstrip("\n"))
+        return
+    say(diagnosis_text(body).rstrip("\n"))
+    for snapshot in snapshots:
+        for limit in _limits(snapshot):
+            line = f"{escape(snapshot.target.name)}: {limit}"
+            say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
-def _hints(snapshot: Snapshot) -> tuple[str, ...]:
-    """What a short look cannot tell, and how long a look would; then what the settings could tell us."""
+def _limits(snapshot: Snapshot) -> Iterator[str]:
+    """What a short look cannot tell, and how long a look would."""
     if snapshot.verdict is not Verdict.STARTING:
-        return snapshot.hints
-    lines = [f"too little was seen to tell rates and latencies; {WATCH_HINT}"]
+        return
+    yield f"too little was seen to tell rates and latencies; {WATCH_HINT}"
     for readings in snapshot.readings:
         waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")
         if waiting and usage is not None and usage < FULL_POOL_RATIO:
-            lines.append(
+            yield (
                 f"{waiting:.0f} requests wait while the KV pool is {usage:.0%} full: a limit on sequences, "
                 f"on tokens a step, or compute; which one cannot be told from one look, {WATCH_HINT}"
             )
-    return (*lines, *snapshot.hints)
