@@ -243,6 +243,7 @@ class History:
     """A store that remembers what it was given."""
 
     transitions: tuple[Transition, ...] = ()
+    warning: str = ""
 
     def query(
         self, since: float | None, state: State | None, rule: str | None, limit: int

@@ -228,6 +228,8 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()
     unhelpful: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    error: str = ""
+    """What went wrong inside the rule, a fault of ours; empty where nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,8 @@ class Snapshot:
     transitions: tuple[Transition, ...] = ()
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    rule_errors: Mapping[str, int] = field(default_factory=dict)
+    """Evaluations that went wrong inside a rule since the start, by rule id."""
 
     @property
     def lead_incident(self) -> Incident | None:

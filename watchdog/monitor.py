@@ -70,6 +70,7 @@ class Monitor:
         self._server = ServerFacts(target.expectations)
         self._scrapes = 0
         self._failures: dict[Reason, int] = {}
+        self._rule_errors: dict[str, int] = {}
         self._was_away = False
         self._last_success_wall: float | None = None
         self._facts = Facts()
@@ -166,6 +167,9 @@ class Monitor:
         case = Case(subject, lookup, self._context(subject), self._texts(judged))
         findings = list(judge(self._by_scope[scope], case))
         judged.findings.extend(findings)
+        for finding in findings:
+            if finding.error:
+                self._rule_errors[finding.rule] = self._rule_errors.get(finding.rule, 0) + 1
         judged.blind.extend(blind_rules(findings, self._on_page))
 
     def _view(self, subject: Subject, facts: dict[str, float]) -> View:
@@ -246,6 +250,7 @@ class Monitor:
             transitions=transitions,
             notes=self._notes,
             hints=missing_expectations(self.target.expectations),
+            rule_errors=dict(self._rule_errors),
         )
 
     def _verdict(self, incidents: tuple[Incident, ...], page: Page | None, judged: _Judged) -> Verdict:

@@ -20,6 +20,7 @@ from watchdog.fleet_watch import FleetWatch, Step
 from watchdog.model import Incident, Key, Snapshot, State, Target, Transition
 from watchdog.notifiers import Notifiers
 from watchdog.outputs.announcements import ForgetfulLedger, Ledger
+from watchdog.outputs.database import Mode
 from watchdog.outputs.metrics import Figures, registry
 from watchdog.outputs.receiver import AlertReceiver
 from watchdog.outputs.store import FILE_NAME, Restored, Store
@@ -120,6 +121,7 @@ class Service:
             cycle_errors={watch.target.name: watch.errors for watch in watches},
             skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
+            state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
     def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:

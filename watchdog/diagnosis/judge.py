@@ -23,25 +23,30 @@ class Case:
 
 
 def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
-    """What each rule says of one subject."""
+    """What each rule says of one subject; a rule that fails inside is unknown, and the others speak all the same."""
     for rule in rules:
-        judgement = evaluate(rule, case.lookup)
-        if judgement.truth is not Truth.YES:
-            yield Finding(
-                rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing
-            )
-            continue
-        remedies, unhelpful = offer(rule, case.lookup, case.context)
-        yield Finding(
-            rule=rule.id,
-            subject=case.subject,
-            truth=Truth.YES,
-            severity=judgement.severity,
-            cause=render_text(rule.cause, case.lookup, texts=case.texts),
-            evidence=judgement.evidence,
-            remedies=remedies,
-            unhelpful=unhelpful,
-        )
+        try:
+            yield _ask(rule, case)
+        except Exception as error:  # a fault in one rule must not silence the rest
+            text = f"{type(error).__name__}: {error}"
+            yield Finding(rule.id, case.subject, Truth.UNKNOWN, rule.severity, error=text)
+
+
+def _ask(rule: Rule, case: Case) -> Finding:
+    judgement = evaluate(rule, case.lookup)
+    if judgement.truth is not Truth.YES:
+        return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)
+    remedies, unhelpful = offer(rule, case.lookup, case.context)
+    return Finding(
+        rule=rule.id,
+        subject=case.subject,
+        truth=Truth.YES,
+        severity=judgement.severity,
+        cause=render_text(rule.cause, case.lookup, texts=case.texts),
+        evidence=judgement.evidence,
+        remedies=remedies,
+        unhelpful=unhelpful,
+    )
 
 
 def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> Iterator[BlindRule]:

@@ -38,6 +38,8 @@ class Figures:
     cycle_errors: Mapping[str, int] = field(default_factory=dict)
     skipped_cycles: Mapping[str, int] = field(default_factory=dict)
     notifications: Sequence[Statistics] = ()
+    state_on_disk: bool | None = None
+    """Whether incidents are kept on disk; None where no state directory is set."""
 
 
 class Source(Protocol):
@@ -116,6 +118,9 @@ class WatchdogCollector(Collector):
         at = _Gauge("config_last_reload_success_timestamp_seconds", "When a reload (or start) last worked.")
         at.add((), figures.reloaded_at)
         yield at.family
+        on_disk = _Gauge("state_on_disk", "Whether incidents are kept on disk: 0 where the disk failed.")
+        on_disk.add((), figures.state_on_disk)
+        yield on_disk.family
 
 
 class _Series:
@@ -189,6 +194,7 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     took = _Gauge("target_scrape_duration_seconds", "How long the last scrape took.", labels)
     samples = _Gauge("target_scrape_samples", "Samples in the last page.", labels)
     success = _Gauge("target_last_success_timestamp_seconds", "When a scrape last worked.", labels)
+    errors = _Counter("rule_errors", "Judgements that went wrong inside a rule: a fault of ours.", labels)
     for snapshot in snapshots:
         name = snapshot.target.name
         up.add((name,), snapshot.up)
@@ -198,7 +204,8 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         took.add((name,), snapshot.scrape_took_seconds)
         samples.add((name,), snapshot.scrape_samples if snapshot.up else 0)
         success.add((name,), snapshot.last_success_wall)
-    for series in (up, scrapes, failures, took, samples, success):
+        errors.add((name,), sum(snapshot.rule_errors.values()))
+    for series in (up, scrapes, failures, took, samples, success, errors):
         yield series.family
 
 

@@ -78,6 +78,11 @@ class Store:
         """Where the memory is, and what is wrong with that."""
         return self._database.health
 
+    @property
+    def warning(self) -> str:
+        """What is wrong with that, for people; empty where nothing is."""
+        return self.health.warning
+
     def open(self, wall: float | None = None) -> Restored:
         """Opens the file and hands over what the last run knew; `wall` is now, in unix seconds."""
         self._database.open()

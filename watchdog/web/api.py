@@ -292,7 +292,8 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         waits = list(_not_ready(state))
         if waits:
             return error_response(503, "; ".join(waits), "not_ready")
-        return BodyResponse(HealthBody(status="ok", notes=plain(settings.warnings)))
+        stored = (state.history.warning,) if state.history and state.history.warning else ()
+        return BodyResponse(HealthBody(status="ok", notes=plain((*settings.warnings, *stored))))
 
     # Brings the error's model into the document, where the other routes refer to it.
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": ErrorBody, "description": "Not now."}}

@@ -12,6 +12,11 @@ from watchdog.model import Incident, Snapshot, State, Target, Transition
 class IncidentHistory(Protocol):
     """The store of incidents, where there is one."""
 
+    @property
+    def warning(self) -> str:
+        """What is wrong with it, such as a disk that failed; empty where nothing is."""
+        ...
+
     def query(
         self, since: float | None, state: State | None, rule: str | None, limit: int
     ) -> Sequence[Incident]:
