@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from watchdog import strict_yaml
 from watchdog.errors import ConfigError
@@ -321,7 +322,9 @@ def test_launch_flags_that_do_not_close_are_a_fault() -> None:
 
 def test_the_deadline_follows_the_interval() -> None:
     assert Settings.model_validate({"scrape": {"interval_seconds": 1}}).scrape.deadline_seconds == 0.8
-    assert Settings.model_validate({"scrape": {"interval_seconds": 60}}).scrape.deadline_seconds == 4
+    assert Settings.model_validate({"scrape": {"interval_seconds": 20}}).scrape.deadline_seconds == 4
+    with pytest.raises(ValidationError):  # windows are 30 s: a wider pause leaves nothing to judge
+        Settings.model_validate({"scrape": {"interval_seconds": 21}})
     made = load(overrides={"targets": [{"url": "http://a", "interval_seconds": 2}, "http://b"]})
     assert [made.deadline_seconds(name) for name in ("a", "b")] == [1.6, 4]
     assert [made.interval_seconds(name) for name in ("a", "b")] == [2, 5]

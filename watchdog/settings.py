@@ -189,7 +189,10 @@ class TargetSettings(Credentials):
     )
     url: Url = Field(description="Its metrics page; the path is /metrics where not given.")
     interval_seconds: Seconds | None = Field(
-        default=None, ge=0.05, description="Pause between scrapes; scrape.interval_seconds where not given."
+        default=None,
+        ge=0.05,
+        le=20,
+        description="Pause between scrapes; scrape.interval_seconds where not given.",
     )
     expected_shared_prefix_tokens: Count | None = Field(
         default=None,
@@ -265,7 +268,10 @@ class ScrapeSettings(Section):
     """How targets are read."""
 
     interval_seconds: Seconds = Field(
-        default=5, ge=0.05, le=300, description="Pause between scrapes of a target."
+        default=5,
+        ge=0.05,
+        le=20,
+        description="Pause between scrapes of a target; causes are judged over 30 s, so at most 20.",
     )
     deadline_seconds: Seconds = Field(
         default=4,

@@ -42,7 +42,7 @@ def serve(
     port: PortOption = None,
     interval: Annotated[
         float | None,
-        typer.Option(min=0.05, max=300, metavar="SECONDS", help="Pause between scrapes; 5 if not set."),
+        typer.Option(min=0.05, max=20, metavar="SECONDS", help="Pause between scrapes; 5 if not set."),
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
@@ -59,7 +59,7 @@ def serve(
         "log.level": log_level,
         "log.format": log_format,
     }
-    leave(serve_until_told(lambda: load(config, overrides, os.environ)))
+    leave(serve_until_told(lambda: load(config, overrides, os.environ, check_files=True)))
 
 
 def serve_until_told(
