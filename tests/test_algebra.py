@@ -123,6 +123,17 @@ def test_a_lasting_rate_ignores_a_burst() -> None:
     assert value(LastingRate(TOKENS), burst) == 0
 
 
+def test_pages_of_one_moment_are_no_division_by_zero() -> None:
+    def counting(times: list[float]) -> float | None:
+        history = history_of(
+            (at, page(generation_tokens_total=10.0 * index)) for index, at in enumerate(times)
+        )
+        return LastingRate(TOKENS).evaluate(view(history))
+
+    assert counting([0, 30, 30]) == pytest.approx(1 / 3)
+    assert counting([0, 15, 15, 30]) == pytest.approx(2 / 3)
+
+
 def test_a_ratio_of_too_little_is_unknown() -> None:
     pages = {
         at: page(num_requests_running=1.0, prefix_cache_hits_total=at, prefix_cache_queries_total=2.0 * at)

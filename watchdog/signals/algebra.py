@@ -385,7 +385,8 @@ def _parts(span: Span) -> list[Span]:
         nearest = min(range(1, len(span.frames) - 1), key=lambda index: abs(span.frames[index].at - goal))
         edges.append(nearest)
     edges.append(len(span.frames) - 1)
-    return [Span(span.history, span.frames[a : b + 1], span.subject) for a, b in pairwise(edges) if b > a]
+    parts = (Span(span.history, span.frames[a : b + 1], span.subject) for a, b in pairwise(edges))
+    return [part for part in parts if part.seconds]
 
 
 @dataclass(frozen=True, slots=True)
