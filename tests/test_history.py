@@ -1,5 +1,6 @@
 """History: windows, resets, series that come late, bounded memory."""
 
+from collections.abc import Iterator
 from math import isnan
 
 import pytest
@@ -8,14 +9,19 @@ from hypothesis import strategies as st
 
 from tests.pages import LABELS, history_of, line, page
 from watchdog.model import Subject
+from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.history import (
+    MOST_ENGINES,
     MOST_FRAMES,
+    MOST_VALUES,
+    History,
     Selector,
     baseline_span,
     life_span,
     now_span,
     recent_span,
 )
+from watchdog.signals.names import wanted
 
 ENGINE = Subject("t", "m", "0")
 TOKENS = Selector("vllm:generation_tokens_total")
@@ -156,3 +162,101 @@ def test_no_increase_is_ever_negative(values: list[float]) -> None:
     for span in (now_span(history, ENGINE), life_span(history, ENGINE), baseline_span(history, ENGINE)):
         grown = None if span is None else span.increase(TOKENS)
         assert grown is None or (grown >= 0 and not isnan(grown))
+
+
+def engines_of(count: int, first: int = 0) -> str:
+    return "".join(
+        page(f'model_name="m",engine="{number}"', num_requests_running=1.0)
+        for number in range(first, first + count)
+    )
+
+
+def test_only_so_many_engines_of_a_page_are_looked_at_and_the_rest_is_counted() -> None:
+    history = history_of([(0, engines_of(MOST_ENGINES))])
+    assert len(history.subjects()) == MOST_ENGINES
+    assert history.frames[-1].layout.surplus_engines == 0
+    more = history_of([(0, engines_of(MOST_ENGINES + 3))])
+    assert more.subjects() == history.subjects()
+    assert more.frames[-1].layout.surplus_engines == 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "belongs"),
+    [
+        ('model_name="m",engine="0"', True),
+        ('model_name="m"', True),
+        ('engine="0"', True),
+        ('other="x"', True),
+        ('model_name="m",engine="1"', False),
+        ('model_name="n",engine="0"', False),
+        ('model_name="n"', False),
+        ('engine="1"', False),
+        ('model_name="m",engine=""', False),
+        ('model_name="",engine="0"', False),
+    ],
+)
+def test_a_series_belongs_to_each_engine_that_its_labels_do_not_exclude(labels: str, belongs: bool) -> None:
+    history = history_of([(0, counting(0) + line("num_preemptions_total", 7.0, labels))])
+    layout = history.frames[-1].layout
+    selector = Selector("vllm:num_preemptions_total")
+    assert bool(layout.columns(selector, "m", "0")) is belongs
+    assert layout.columns(selector, "", "")
+
+
+def test_matchers_choose_among_the_series_of_an_engine() -> None:
+    text = "".join(
+        line("request_success_total", value, f'{LABELS},finished_reason="{reason}"')
+        for reason, value in (("stop", 5.0), ("abort", 2.0))
+    )
+    span = life_span(history_of([(0, counting(0) + text)]), ENGINE)
+    assert span is not None
+    assert span.gauge(Selector("vllm:request_success_total")) == [7]
+    assert span.gauge(Selector("vllm:request_success_total", (("finished_reason", "abort"),))) == [2]
+
+
+def churning(monkeypatch: pytest.MonkeyPatch, most_values: int) -> Iterator[History]:
+    """A history after each page of 20 engines that no page had before."""
+    monkeypatch.setattr("watchdog.signals.history.MOST_VALUES", most_values)
+    cache, history = SeriesCache(wanted), History()
+    for number in range(60):
+        history.append(parse(engines_of(20, number * 20).encode(), cache), 5.0 * number)
+        yield history
+
+
+def test_pages_that_change_their_shape_all_the_time_do_not_take_all_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for history in churning(monkeypatch, 600_000):
+        layouts = {id(frame.layout): frame.layout for frame in history.frames}.values()
+        assert sum(layout.weight for layout in layouts) <= 600_000
+        assert len(history.times) == len(history.frames)
+    assert 2 <= len(history.frames) < 12
+    assert history.frames[-1].at == 295.0
+
+
+def test_the_two_newest_pages_stay_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [len(history.frames) for history in churning(monkeypatch, 10)]
+    assert frames == [1] + [2] * 59
+
+
+def test_pages_of_one_shape_are_many_before_they_are_too_much() -> None:
+    history = history_of((at, counting(at)) for at in range(2 * MOST_FRAMES))
+    assert not history.overfull
+    assert MOST_VALUES > 132 * 50_000  # five seconds apart the largest page fills the whole ring
+
+
+def test_that_pages_went_for_want_of_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [history.overfull for history in churning(monkeypatch, 600_000)]
+    assert not any(told[:10])
+    assert any(told)
+    assert not all(told[20:])
+
+
+def test_after_all_was_forgotten_nothing_is_known() -> None:
+    history = history_of((at, counting(at)) for at in range(0, 61, 5))
+    history.clear()
+    assert not history.frames
+    assert history.subjects() == ()
+    assert history.epoch("m", "0") is None
+    assert now_span(history, ENGINE) is None
+    assert life_span(history, ENGINE) is None

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.diagnosis.incidents import GAP_SECONDS, GONE_SECONDS, IncidentBook, Restored
+from watchdog.diagnosis import incidents
+from watchdog.diagnosis.incidents import (
+    AFTERMATH_SECONDS,
+    GAP_SECONDS,
+    GONE_SECONDS,
+    RESOLVED_RETENTION_SECONDS,
+    IncidentBook,
+    Restored,
+    related,
+)
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.diagnosis.template import Template
@@ -295,3 +304,103 @@ def test_severity_only_rises_while_it_fires() -> None:
         changes = one.update([says(YES, severity=severity)], float(at), float(at))
         seen.append((one.incidents()[0].severity, len(changes)))
     assert seen == [(Severity.INFO, 1), (Severity.WARNING, 1), (Severity.WARNING, 0), (Severity.CRITICAL, 1)]
+
+
+def test_a_full_book_forgets_what_is_over_and_never_what_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidents, "MOST_INCIDENTS", 3)
+    one = book(rule(wait=0, keep=0))
+    engines = [Subject("t", "m", str(number)) for number in range(5)]
+
+    def step(at: float, *truths: Truth) -> dict[str, State]:
+        one.update([says(truth, subject=each) for each, truth in zip(engines, truths, strict=False)], at, at)
+        return {incident.key.engine: incident.state for incident in one.incidents()}
+
+    assert len(step(0, YES, YES, YES, YES)) == 3  # the fourth finds no room
+    assert step(5, NO, YES, NO, NO)["0"] is State.RESOLVED
+    firing, over = State.FIRING, State.RESOLVED
+    assert step(10, NO, YES, NO, YES) == {"1": firing, "2": over, "3": firing}  # the oldest made room
+    assert step(15, NO, YES, YES, YES) == {"1": firing, "2": firing, "3": firing}  # its own place is free
+    assert step(20, YES, YES, YES, YES) == {"1": firing, "2": firing, "3": firing}
+
+
+def test_what_is_over_stays_to_be_seen_for_a_quarter_of_an_hour() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 0)
+    one.update([says(NO)], 5, 5)
+    one.update([says(NO)], 5 + RESOLVED_RETENTION_SECONDS, 0)
+    assert [incident.state for incident in one.incidents()] == [State.RESOLVED]
+    one.update([says(NO)], 6 + RESOLVED_RETENTION_SECONDS, 0)
+    assert one.incidents() == ()
+
+
+def test_what_comes_again_is_new_and_outlives_the_time_of_the_one_before() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 0)
+    one.update([says(NO)], 5, 5)
+    one.update([says(YES)], 10, 10)
+    assert [(each.state, each.firing_since) for each in one.incidents()] == [(State.FIRING, 10)]
+    at = 10 + RESOLVED_RETENTION_SECONDS + 5
+    assert one.update([says(YES)], at, at) == ()
+    assert [(each.state, each.firing_since) for each in one.incidents()] == [(State.FIRING, 10)]
+
+
+def test_active_is_what_is_pending_or_firing_above_info() -> None:
+    one = book(rule(wait=0, keep=0), rule("note", 0, severity=Severity.INFO), rule("slow", 60))
+    other = Subject("t", "m", "1")
+    one.update([says(YES), says(YES, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 0, 0)
+    assert one.active() == {ENGINE, other}
+    one.update([says(NO), says(NO, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 5, 5)
+    assert one.active() == frozenset()
+
+
+subjects = st.sampled_from([TARGET, ENGINE, Subject("t", "m", "1"), Subject("t", "n", "0")])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), subjects, st.sampled_from(Severity), st.booleans()),
+        max_size=12,
+        unique_by=lambda each: each[:2],
+    )
+)
+def test_what_explains_what_is_as_if_each_was_held_against_all(
+    told: list[tuple[str, Subject, Severity, bool]],
+) -> None:
+    rules = [
+        rule("a", 0, explains="bc"),
+        rule("b", 0, explains="c"),
+        rule("c", 0),
+        rule("d", 0, explains="a"),
+    ]
+    one = book(*rules)
+    one.update([says(YES, name, subject, severity) for name, subject, severity, _ in told], 0, 0)
+    one.update([says(YES, name, subject, severity) for name, subject, severity, seen in told if seen], 5, 5)
+    firing = one.incidents()
+    known = RuleSet(rules, "digest")
+    for incident in related(firing, known):
+        symptoms = {other.key.rule for other in firing if incidents._explains(known, incident, other)}
+        causes = {other.key.rule for other in firing if incidents._explains(known, other, incident)}
+        assert set(incident.symptoms) == symptoms
+        assert set(incident.explained_by) == causes
+
+
+def test_the_wake_of_a_cause_ends_after_a_minute() -> None:
+    def state(later: float) -> State:
+        one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+        one.update([says(YES, "stall")], 0, 0)
+        one.update([says(NO, "stall")], 5, 5)
+        one.update([says(YES, "slow")], 5 + later, 5 + later)
+        return next(each.state for each in one.incidents() if each.key.rule == "slow")
+
+    assert state(AFTERMATH_SECONDS) is State.PENDING
+    assert state(AFTERMATH_SECONDS + 1) is State.FIRING
+
+
+def test_only_what_a_cause_explains_is_in_its_wake() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0), rule("other", 0))
+    one.update([says(YES, "stall")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "other"), says(YES, "slow")], 5, 5)
+    assert {each.key.rule: each.state for each in one.incidents() if each.state is not State.RESOLVED} == {
+        "other": State.FIRING,
+        "slow": State.PENDING,
+    }

@@ -33,7 +33,7 @@ from watchdog.signals import engines
 from watchdog.signals.algebra import View
 from watchdog.signals.baseline import BaselineKeeper
 from watchdog.signals.catalogue import Signals
-from watchdog.signals.history import History, life_span, now_span, recent_span
+from watchdog.signals.history import History, Layout, life_span, now_span, recent_span
 from watchdog.signals.names import spellings, wanted
 from watchdog.signals.reachability import Reachability
 from watchdog.signals.restarts import Restarts
@@ -123,8 +123,8 @@ class Monitor:
             self._notes = ()
             return
         self._last_success_wall = scrape.wall
-        self._notes = page.notes
         resets = self._history.append(page, scrape.at)
+        self._notes = (*page.notes, *_surplus(self._history.frames[-1].layout))
         self._restarts.note(resets, scrape.at, self._was_away, self._last_words())
         for reset in resets:
             began = Subject(self.target.name, reset.model_name, reset.engine)
@@ -164,7 +164,9 @@ class Monitor:
         return judged
 
     def _judge_one(self, judged: _Judged, scope: Scope, subject: Subject, lookup: Signals) -> None:
-        case = Case(subject, lookup, self._context(subject), self._texts(judged))
+        # Which rules are blind is known, and told, once all engines were judged.
+        blind = judged.blind if scope is Scope.TARGET else []
+        case = Case(subject, lookup, self._context(subject), self._texts(blind))
         findings = list(judge(self._by_scope[scope], case))
         judged.findings.extend(findings)
         for finding in findings:
@@ -197,13 +199,14 @@ class Monitor:
     def _context(self, subject: Subject) -> ServerContext:
         return self._server.context(subject.model_name, subject.engine)
 
-    def _texts(self, judged: _Judged) -> dict[str, str]:
+    def _texts(self, blind: list[BlindRule]) -> dict[str, str]:
         failure = self._reachability.failure
-        blind = sorted({metric for one in judged.blind for metric in one.missing})
+        rules = ", ".join(sorted({one.rule for one in blind})) or "none"
+        metrics = ", ".join(sorted({metric for one in blind for metric in one.missing})) or "none"
         return {
             "failure": f"{failure.reason}: {failure.detail}" if failure else "none",
             "last_words": ", then ".join(self._restarts.last_words) or "nothing",
-            "blind": f"{', '.join(sorted({one.rule for one in judged.blind}))}; missing: {', '.join(blind)}",
+            "blind": f"{rules}; missing: {metrics}",
             "version": self._server.version_text(),
         }
 
@@ -212,9 +215,12 @@ class Monitor:
         return layout is not None and any(name in layout.by_name for name in spellings(metric))
 
     def _keep_baselines(self, at: float) -> None:
+        active = self._book.active()
         for subject, keeper in self._baselines.items():
+            if self._history.overfull:
+                keeper.forget()
             if self._history.frames:
-                keeper.note(self._history, subject, at, self._book.active(subject))
+                keeper.note(self._history, subject, at, subject in active)
         present = {Subject(self.target.name, *engine) for engine in self._history.subjects()}
         for subject in [one for one in self._baselines if one not in present]:
             if self._history.epoch(subject.model_name, subject.engine) is None:
@@ -261,6 +267,12 @@ class Monitor:
         if page is None or not self._reachability.page_vllm_series:
             return Verdict.UNKNOWN
         return Verdict.HEALTHY if judged.span_seconds >= LEAST_SECONDS_TO_JUDGE else Verdict.STARTING
+
+
+def _surplus(layout: Layout) -> Iterator[str]:
+    if layout.surplus_engines:
+        total = len(layout.subjects) + layout.surplus_engines
+        yield f"{total} models and engines on one page: only the first {len(layout.subjects)} are judged"
 
 
 def _newer(old: Facts, new: Facts) -> Facts:

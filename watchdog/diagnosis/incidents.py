@@ -30,7 +30,6 @@ class _Entry:
     last_truth: Truth
     pending_seconds: float = 0.0
     quiet_seconds: float = 0.0
-    resolved_at: float | None = None
     seen_at: float = 0.0
 
 
@@ -48,6 +47,8 @@ class IncidentBook:
     def __init__(self, rules: RuleSet) -> None:
         self._rules = rules
         self._entries: dict[Key, _Entry] = {}
+        # Those that are resolved and since when (monotonic), the oldest first.
+        self._ended: dict[Key, float] = {}
         self._dropped: list[Transition] = []
         self._firing: list[Incident] | None = None
 
@@ -102,14 +103,10 @@ class IncidentBook:
         """How long each pending incident's rule has held, for the store."""
         return {key: entry.pending_seconds for key, entry in self._entries.items()}
 
-    def active(self, subject: Subject) -> bool:
-        """Whether anything of warning or above is pending or firing on an engine."""
-        return any(
-            entry.incident.state is not State.RESOLVED
-            and entry.incident.severity is not Severity.INFO
-            and entry.incident.key[1:] == tuple(subject)
-            for entry in self._entries.values()
-        )
+    def active(self) -> frozenset[Subject]:
+        """The subjects on which anything of warning or above is pending or firing."""
+        live = (entry.incident for key, entry in self._entries.items() if key not in self._ended)
+        return frozenset(Subject(*one.key[1:]) for one in live if one.severity is not Severity.INFO)
 
     def restore(self, stored: Iterable[Restored], at: float) -> None:
         """Takes up what was stored by a process before this one; the time in between counts for nothing."""
@@ -128,7 +125,7 @@ class IncidentBook:
         for key, entry in list(self._entries.items()):
             rule = rules.find(key.rule)
             if rule is None:
-                del self._entries[key]
+                self._remove(key)
                 if entry.incident.state is State.FIRING:
                     self._dropped.append(_resolved(entry.incident, wall))
             elif entry.incident.state is State.FIRING and entry.pending_seconds < rule.for_seconds:
@@ -136,7 +133,7 @@ class IncidentBook:
 
     def _take(self, key: Key, finding: Finding, at: float, wall: float) -> Transition | None:
         entry = self._entries.get(key)
-        live = entry is not None and entry.incident.state is not State.RESOLVED
+        live = key not in self._ended
         if finding.truth is Truth.YES:
             return self._yes(key, finding, entry if live else None, at, wall)
         if entry is None or not live:
@@ -151,9 +148,10 @@ class IncidentBook:
         self, key: Key, finding: Finding, entry: _Entry | None, at: float, wall: float
     ) -> Transition | None:
         rule = self._rules.find(key.rule)
-        if rule is None or (entry is None and len(self._entries) >= MOST_INCIDENTS):
+        if rule is None or (entry is None and not self._has_room(key)):
             return None
         if entry is None:
+            self._ended.pop(key, None)
             return self._start(key, rule, finding, at, wall)
         if entry.last_truth is Truth.YES:
             entry.pending_seconds += _counted(at - entry.last_at)
@@ -193,11 +191,10 @@ class IncidentBook:
             return self._resolve(entry, at, wall)
         return None
 
-    @staticmethod
-    def _resolve(entry: _Entry, at: float, wall: float) -> Transition:
+    def _resolve(self, entry: _Entry, at: float, wall: float) -> Transition:
         change = _resolved(entry.incident, wall)
         entry.incident = change.incident
-        entry.resolved_at = at
+        self._ended[entry.incident.key] = at
         return change
 
     @staticmethod
@@ -206,9 +203,9 @@ class IncidentBook:
         entry.incident = replace(entry.incident, unknown=True)
 
     def _take_nothing(self, key: Key, at: float, wall: float) -> Transition | None:
-        entry = self._entries[key]
-        if entry.incident.state is State.RESOLVED:
+        if key in self._ended:
             return None
+        entry = self._entries[key]
         self._unknown(entry, at)
         if at - entry.seen_at <= GONE_SECONDS:
             return None
@@ -222,15 +219,30 @@ class IncidentBook:
         for entry in self._entries.values():
             entry.seen_at = at
 
+    def _has_room(self, key: Key) -> bool:
+        """Whether one more can be kept; what is over makes room, what is not never does."""
+        if key in self._entries or len(self._entries) < MOST_INCIDENTS:
+            return True
+        oldest = next(iter(self._ended), None)
+        if oldest is not None:
+            self._remove(oldest)
+        return oldest is not None
+
+    def _remove(self, key: Key) -> None:
+        del self._entries[key]
+        self._ended.pop(key, None)
+
     def _forget(self, at: float) -> None:
-        for key, entry in list(self._entries.items()):
-            if entry.resolved_at is not None and at - entry.resolved_at > RESOLVED_RETENTION_SECONDS:
-                del self._entries[key]
+        for key, ended_at in list(self._ended.items()):
+            if at - ended_at <= RESOLVED_RETENTION_SECONDS:
+                return
+            self._remove(key)
 
     def _is_aftermath(self, key: Key, at: float) -> bool:
-        for entry in self._entries.values():
-            fresh = entry.resolved_at is not None and at - entry.resolved_at <= AFTERMATH_SECONDS
-            if fresh and explains(self._rules, entry.incident.key, key):
+        for cause, ended_at in reversed(self._ended.items()):
+            if at - ended_at > AFTERMATH_SECONDS:
+                return False
+            if explains(self._rules, cause, key):
                 return True
         return False
 
@@ -293,10 +305,16 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
 
     An info incident explains info only: it cannot lead, so it must not take the lead from what people feel.
     """
+    by_engine: dict[tuple[str, ...], list[Incident]] = {}
+    for incident in firing:
+        by_engine.setdefault(incident.key[2:], []).append(incident)
+    wide = by_engine.get(("", ""), [])
     result = []
     for incident in firing:
-        symptoms = {other.key.rule for other in firing if _explains(rules, incident, other)}
-        causes = {other.key.rule for other in firing if _explains(rules, other, incident)}
+        # Engines explain nothing of each other, so each need not be held against all.
+        near = firing if _is_wide(incident.key) else [*wide, *by_engine[incident.key[2:]]]
+        symptoms = {other.key.rule for other in near if _explains(rules, incident, other)}
+        causes = {other.key.rule for other in near if _explains(rules, other, incident)}
         result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))
     return result
 

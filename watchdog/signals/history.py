@@ -13,6 +13,13 @@ from watchdog.signals.names import CORE, spellings
 RETENTION_SECONDS = 660.0
 # At one scrape a second the ring holds RETENTION_SECONDS; faster scraping shortens the baseline, not the memory.
 MOST_FRAMES = 720
+# Engines of one page that are looked at; a server of vLLM has tens at most, and each costs a judgement of all rules.
+MOST_ENGINES = 128
+# What all frames may hold, in values: one target must not take the memory of all. A shape of its own makes a frame
+# dear: each series then has its key and places (some 500 bytes), each engine its columns (some 20 kB).
+MOST_VALUES = 8_000_000
+_VALUES_A_SERIES = 64
+_VALUES_AN_ENGINE = 2_500
 WHOLE_TARGET = ("", "")
 
 # Counters that show a restart by falling. Not histograms' buckets: the counts say the same.
@@ -51,10 +58,14 @@ class Layout:
 
     series: tuple[Series, ...]
     subjects: tuple[tuple[str, str], ...]
-    """The (model_name, engine) pairs that the page has core series of."""
+    """The (model_name, engine) pairs that the page has core series of, as many of them as are looked at."""
+    surplus_engines: int
+    """How many more of them the page has."""
     keys: tuple[SeriesKey, ...]
     index: Mapping[SeriesKey, int]
     by_name: Mapping[str, tuple[int, ...]]
+    by_engine: Mapping[tuple[str, str | None, str | None], tuple[int, ...]]
+    """Positions by name, model_name and engine; None for a label that a series lacks."""
     found: dict[tuple[Selector, str, str], tuple[int, ...]] = field(default_factory=dict)
     buckets: dict[tuple[Selector, str, str], tuple[tuple[float, int], ...] | None] = field(
         default_factory=dict
@@ -65,15 +76,26 @@ class Layout:
         """The layout of a page of these series."""
         keys = tuple((one.name, frozenset(one.labels.items())) for one in series)
         by_name: dict[str, list[int]] = {}
+        by_engine: dict[tuple[str, str | None, str | None], list[int]] = {}
         for position, one in enumerate(series):
             by_name.setdefault(one.name, []).append(position)
+            owner = (one.name, one.labels.get("model_name"), one.labels.get("engine"))
+            by_engine.setdefault(owner, []).append(position)
+        subjects = _subjects(series, by_name)
         return cls(
             series=series,
-            subjects=_subjects(series, by_name),
+            subjects=subjects[:MOST_ENGINES],
+            surplus_engines=max(0, len(subjects) - MOST_ENGINES),
             keys=keys,
             index={key: position for position, key in enumerate(keys)},
             by_name={name: tuple(positions) for name, positions in by_name.items()},
+            by_engine={owner: tuple(positions) for owner, positions in by_engine.items()},
         )
+
+    @property
+    def weight(self) -> int:
+        """What it takes to remember, in values."""
+        return _VALUES_A_SERIES * len(self.series) + _VALUES_AN_ENGINE * len(self.subjects)
 
     def columns(self, selector: Selector, model_name: str, engine: str) -> tuple[int, ...]:
         """The positions a selector has for an engine; series without these labels belong to every engine."""
@@ -85,22 +107,21 @@ class Layout:
 
     def _find(self, selector: Selector, model_name: str, engine: str) -> tuple[int, ...]:
         for name in spellings(selector.metric):
-            matching = tuple(
-                position
-                for position in self.by_name.get(name, ())
-                if self._matches(position, selector, model_name, engine)
-            )
+            positions = self._positions(name, model_name, engine)
+            matching = tuple(position for position in positions if self._matches(position, selector))
             if matching:
                 return matching
         return ()
 
-    def _matches(self, position: int, selector: Selector, model_name: str, engine: str) -> bool:
-        labels = self.series[position].labels
-        if any(labels.get(name) != value for name, value in selector.matchers):
-            return False
+    def _positions(self, name: str, model_name: str, engine: str) -> Sequence[int]:
         if (model_name, engine) == WHOLE_TARGET:
-            return True
-        return labels.get("model_name", model_name) == model_name and labels.get("engine", engine) == engine
+            return self.by_name.get(name, ())
+        owners = ((name, model, one) for model in (model_name, None) for one in (engine, None))
+        return sorted(position for owner in owners for position in self.by_engine.get(owner, ()))
+
+    def _matches(self, position: int, selector: Selector) -> bool:
+        labels = self.series[position].labels
+        return all(labels.get(name) == value for name, value in selector.matchers)
 
     def bucket_columns(
         self, selector: Selector, model_name: str, engine: str
@@ -167,6 +188,9 @@ class History:
         self._epochs: dict[tuple[str, str], float] = {}
         self._first_seen: dict[SeriesKey, float] = {}
         self._layout: Layout | None = None
+        self._held_values = 0
+        self.overfull = False
+        """Whether the last page made older ones go before their time, for want of memory."""
 
     def append(self, page: Page, at: float) -> tuple[Reset, ...]:
         """Adds a page; returns the engines that began anew with it."""
@@ -175,6 +199,7 @@ class History:
             layout = self._layout = Layout.of(page.series)
             self._remember(layout, at)
         frame = Frame(at, layout, array("d", page.values))
+        self._held_values += self._cost(frame, self.frames[-1] if self.frames else None)
         resets = tuple(self._resets(frame))
         for reset in resets:
             self._epochs[reset.model_name, reset.engine] = at
@@ -190,6 +215,7 @@ class History:
         """Forgets all frames: what was seen before says nothing about what comes."""
         self.frames.clear()
         self.times.clear()
+        self._held_values = 0
         self._epochs.clear()
         self._first_seen.clear()
 
@@ -237,15 +263,31 @@ class History:
     def _trim(self, at: float) -> None:
         first = bisect_right(self.times, at - self._retention_seconds)
         surplus = max(first, len(self.frames) - self._most_frames)
-        if surplus > 16:  # in steps, since deleting at the front of a list costs its length
-            del self.frames[:surplus]
-            del self.times[:surplus]
+        too_much = self.overfull = self._held_values > MOST_VALUES
+        # In steps, since deleting at the front of a list costs its length.
+        if surplus > 16 or too_much:
+            self._drop(max(surplus, len(self.frames) // 4 + 1) if too_much else surplus)
             present = self.frames[-1].layout.subjects
             self._epochs = {
                 subject: since
                 for subject, since in self._epochs.items()
                 if subject in present or subject == WHOLE_TARGET or since >= self.times[0]
             }
+
+    def _drop(self, count: int) -> None:
+        """Forgets the oldest frames, but never the newest two, which tell a restart and a growth."""
+        count = min(count, len(self.frames) - 2)
+        if count <= 0:
+            return
+        del self.frames[:count]
+        del self.times[:count]
+        before: list[Frame | None] = [None, *self.frames]
+        self._held_values = sum(map(self._cost, self.frames, before))
+
+    @staticmethod
+    def _cost(frame: Frame, before: Frame | None) -> int:
+        shared = before is not None and before.layout is frame.layout
+        return len(frame.values) + (0 if shared else frame.layout.weight)
 
 
 _MARKS = tuple(Selector(name) for name in _RESET_MARKS)
