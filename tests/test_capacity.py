@@ -157,3 +157,11 @@ def samples() -> list[tuple[str, dict[str, str]]]:
     middle = common | {"engine": "0", "mamba_page_size_padded": "None", "kv_cache_memory_bytes": "None"}
     late = middle | {"kv_cache_size_tokens": "439184", "mamba_block_size": "None"}
     return [("0.4.3", common), ("0.10.2", middle), ("0.33.0", late)]
+
+
+@pytest.mark.parametrize("absurd", ["1e300", "1e308", "9" * 400, "1e999", "nan", "-1", "0", "2e15"])
+def test_a_label_that_no_server_can_mean_says_nothing(absurd: str) -> None:
+    assert pool_tokens({"kv_cache_size_tokens": absurd}) is None
+    assert pool_tokens({"block_size": absurd, "num_gpu_blocks": absurd}) is None
+    assert pool_tokens(PLAIN | {"num_gpu_blocks_override": absurd}) == 439_200
+    assert pool_tokens_of_shape({"kv_cache_memory_bytes": absurd}, LLAMA_8B) is None

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from watchdog.diagnosis.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
-from watchdog.diagnosis.remedies import ServerContext
+from watchdog.diagnosis.launch import ServerContext, amount
 from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
 from watchdog.signals.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
-from watchdog.signals.history import Layout
+from watchdog.signals.history import MOST_ENGINES, Layout
 from watchdog.signals.names import PREFIX
 from watchdog.signals.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
 
@@ -20,6 +20,8 @@ _SIZING = (
     "num_gpu_blocks_override",
     "kv_cache_memory_bytes",
 )
+# Beyond this a number is a mistake or a trick, whoever told it.
+_GREATEST = 10**12
 _ARGUMENT_FACTS = {"--max-num-seqs": "max_num_seqs", "--max-num-batched-tokens": "max_num_batched_tokens"}
 
 
@@ -48,7 +50,7 @@ class ServerFacts:
         self._layout, self._facts = layout, facts
         self._configs = {
             layout.series[column].labels.get("engine", ""): layout.series[column].labels
-            for column in layout.by_name.get(_CONFIG, ())
+            for column in layout.by_name.get(_CONFIG, ())[:MOST_ENGINES]
         }
         self._engines = max(1, len({engine for _, engine in layout.subjects}))
         config = next(iter(self._configs.values()), NO_LABELS)
@@ -101,8 +103,13 @@ class ServerFacts:
         return found if found is not None else next(iter(self._configs.values()), MappingProxyType({}))
 
     def _max_model_len(self) -> int | None:
-        told = self._told.vllm_args.get("--max-model-len", "")
-        return self._facts.max_model_len or (int(told) if told.isdigit() else None)
+        served = self._facts.max_model_len
+        return served if served is not None and 0 < served <= _GREATEST else self._argument("--max-model-len")
+
+    def _argument(self, flag: str) -> int | None:
+        """A launch flag's value as a whole number, read as vLLM reads it (8k); None for what is none."""
+        number = amount(self._told.vllm_args.get(flag))
+        return int(number) if number is not None and 1 <= number <= _GREATEST else None
 
     def _pool(self, engine: str) -> float | None:
         config = self._config(engine)
@@ -127,8 +134,7 @@ class ServerFacts:
             "decode_ceiling_tokens_per_second": self._ceiling(),
         }
         for flag, name in _ARGUMENT_FACTS.items():
-            value = told.vllm_args.get(flag, "")
-            numbers[name] = float(value) if value.isdigit() else None
+            numbers[name] = self._argument(flag)
         for name, number in numbers.items():
             if number is not None:
                 yield name, float(number)
@@ -145,14 +151,17 @@ class ServerFacts:
         return decode_ceiling_tokens_per_second(bandwidth, told.shape.weight_bytes, self._gpus())
 
     def _gpus(self) -> int:
-        parallel = self._told.vllm_args.get("--tensor-parallel-size", "1")
-        return int(parallel) if parallel.isdigit() else 1
+        return self._argument("--tensor-parallel-size") or 1
 
     def _remember_pools(self) -> None:
         for engine, config in self._configs.items():
             tokens = self._pool(engine)
             if tokens is not None:
+                self._before.pop(engine, None)
                 self._before[engine] = (_sizing(config), tokens)
+        # An engine that is remembered without being on the page may come back; more of them than a page can have not.
+        for engine in list(self._before)[:-MOST_ENGINES]:
+            del self._before[engine]
 
     def _compare_pools(self) -> None:
         self._shrunk = {

@@ -1,7 +1,6 @@
 """How much the KV pool holds: tokens, bytes a token, requests at once."""
 
 from collections.abc import Mapping
-from math import isfinite
 
 from watchdog.model import ModelShape
 
@@ -19,17 +18,19 @@ _ELEMENT_BYTES: Mapping[str, float] = {
     "fp8_e5m2": 1,
     "fp8_inc": 1,
 }
+# No server has a petabyte or a quadrillion tokens; a label that says so says nothing.
+_GREATEST = 1e15
 _QUANTISED = ("fp8", "int8", "int4", "int2", "nvfp4", "mxfp", "turboquant")
 _SET_BY_NOBODY = frozenset({"", "none", "false", "0", "[]"})
 
 
 def label_number(labels: Mapping[str, str], name: str) -> float | None:
-    """A label's value as a number above zero; None for "None", for nothing and for what is no number."""
+    """A label's value as a number above zero; None for "None", for nothing and for what no server can have."""
     try:
         value = float(labels.get(name, ""))
     except ValueError:
         return None
-    return value if isfinite(value) and value > 0 else None
+    return value if 0 < value <= _GREATEST else None
 
 
 def is_quantised(cache_dtype: str) -> bool:

@@ -7,6 +7,8 @@ from watchdog.signals.history import Reset
 
 CRASH_LOOP_SECONDS = 1800.0
 JUMP_SECONDS = 120.0
+# Of engines whose names never come back only so many are remembered, those that restarted last.
+MOST_REMEMBERED = 1024
 JUMPS_OF_TWO_SERVERS = 3
 
 
@@ -31,7 +33,11 @@ class Restarts:
             self.last_words = [*self.last_words[-4:], last_words]
             if not was_away:
                 self.jumps.append(at)
-            self.by_engine.update(dict.fromkeys(engines, at))
+            for engine in engines:
+                self.by_engine.pop(engine, None)
+                self.by_engine[engine] = at
+            for engine in list(self.by_engine)[:-MOST_REMEMBERED]:
+                del self.by_engine[engine]
         self.at = [one for one in self.at if at - one <= CRASH_LOOP_SECONDS]
         self.jumps = [one for one in self.jumps if at - one <= JUMP_SECONDS]
         if len(self.jumps) >= JUMPS_OF_TWO_SERVERS:

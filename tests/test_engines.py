@@ -1,0 +1,87 @@
+"""How engines of one model share its work, from numbers given by hand."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from watchdog.model import Subject
+from watchdog.signals.engines import Lookup, facts, of_one_model
+
+ALL = {
+    "engines": 2,
+    "engines_first_tokens": 40,
+    "least_engine_share_ratio": 0.25,
+    "greatest_engine_share_ratio": 0.75,
+    "engine_running_greatest": 9,
+    "engine_running_mean": 5,
+    "engine_running_least": 1,
+    "engine_waiting_greatest": 7,
+    "engine_waiting_least": 0,
+}
+FIRST = {
+    "first_tokens": 30.0,
+    "generation_tokens_per_second": 1.0,
+    "running_mean": 9.0,
+    "waiting_recent_min": 7.0,
+}
+SECOND = {
+    "first_tokens": 10.0,
+    "generation_tokens_per_second": 9.0,
+    "running_mean": 1.0,
+    "waiting_recent_min": 0.0,
+}
+
+
+def told(*engines: Mapping[str, float]) -> dict[str, float]:
+    return dict(facts({Subject("t", "m", str(number)): one.get for number, one in enumerate(engines)}))
+
+
+def test_two_engines_are_held_against_each_other() -> None:
+    assert told(FIRST, SECOND) == ALL
+
+
+def test_one_engine_is_compared_with_nothing() -> None:
+    assert told() == {"engines": 0}
+    assert told(FIRST) == {"engines": 1}
+
+
+@pytest.mark.parametrize(
+    ("missing", "facts_gone"),
+    [
+        ("running_mean", {"engine_running_greatest", "engine_running_mean", "engine_running_least"}),
+        ("waiting_recent_min", {"engine_waiting_greatest", "engine_waiting_least"}),
+    ],
+)
+def test_what_one_engine_lacks_is_left_out(missing: str, facts_gone: set[str]) -> None:
+    lacking = {name: value for name, value in SECOND.items() if name != missing}
+    assert told(FIRST, lacking) == {name: value for name, value in ALL.items() if name not in facts_gone}
+
+
+def test_where_requests_do_not_tell_the_shares_tokens_do() -> None:
+    def shares(first: Mapping[str, float], second: Mapping[str, float]) -> list[float | None]:
+        found = told(first, second)
+        return [found.get("least_engine_share_ratio"), found.get("greatest_engine_share_ratio")]
+
+    idle = {"first_tokens": 0.0}
+    assert shares(FIRST | idle, SECOND | idle) == [0.1, 0.9]
+    assert told(FIRST | idle, SECOND | idle)["engines_first_tokens"] == 0
+    unknown = {name: value for name, value in SECOND.items() if name != "first_tokens"}
+    assert shares(FIRST, unknown) == [0.1, 0.9]
+    assert "engines_first_tokens" not in told(FIRST, unknown)
+    still = {"generation_tokens_per_second": 0.0}
+    assert shares(FIRST | idle | still, SECOND | idle | still) == [None, None]
+
+
+def test_a_share_of_one_is_all_of_it() -> None:
+    found = told(FIRST, SECOND | {"first_tokens": 0.0})
+    assert found["least_engine_share_ratio"] == 0
+    assert found["greatest_engine_share_ratio"] == 1
+
+
+def test_engines_of_another_model_are_not_compared() -> None:
+    lookup: Lookup = FIRST.get
+    alone = {Subject("t", "a", "0"): lookup}
+    pair = {Subject("t", "b", engine): lookup for engine in ("0", "1")}
+    assert of_one_model(alone | pair) == pair
+    assert of_one_model(pair | alone) == pair
+    assert of_one_model({}) == {}
