@@ -109,7 +109,7 @@ def serve(
 
 def test_f87_sigterm_in_the_middle_of_a_scrape_ends_it_at_once_with_0(tmp_path: Path, rules: Path) -> None:
     with Server([request, hang]) as hung:
-        slow = {"WATCHDOG_SCRAPE__INTERVAL_SECONDS": "100", "WATCHDOG_SCRAPE__DEADLINE_SECONDS": "90"}
+        slow = {"WATCHDOG_SCRAPE__INTERVAL_SECONDS": "20", "WATCHDOG_SCRAPE__DEADLINE_SECONDS": "19"}
         with serve(tmp_path, rules, "--target", hung.url, **slow) as process:
             assert process.address
             while not hung.requests:

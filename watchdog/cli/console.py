@@ -35,7 +35,7 @@ RulesOption = Annotated[
     typer.Option("--rules", metavar="DIR", help="A folder with rules of your own; may be given again."),
 ]
 IntervalOption = Annotated[
-    float, typer.Option(min=0.05, max=300, metavar="SECONDS", help="Pause between scrapes.")
+    float, typer.Option(min=0.05, max=20, metavar="SECONDS", help="Pause between scrapes.")
 ]
 FormOption = Annotated[Form, typer.Option("--format", help="text for people, json for programs.")]
 
