@@ -50,15 +50,22 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def commands(text: str) -> Iterator[Command]:
-    """Every command of the shell blocks of a document; a backslash at a line's end goes on."""
+    """Every command of the shell blocks of a document; a backslash at a line's end goes on.
+
+    In a `sh` block each line is a command, in a `console` block each line after a `$`.
+    """
     for block in blocks(text):
-        if block.language == "sh":
-            for line in block.text.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
-                while words and (words[0] == "sudo" or _ASSIGNMENT.match(words[0])):
-                    words = words[1:]
-                if words:
-                    yield Command(line, tuple(words))
+        typed = block.text.replace("\\\n", " ").splitlines()
+        if block.language == "console":
+            typed = [line.removeprefix("$ ") for line in typed if line.startswith("$ ")]
+        elif block.language != "sh":
+            continue
+        for line in typed:
+            words = shlex.split(line, comments=True)
+            while words and (words[0] == "sudo" or _ASSIGNMENT.match(words[0])):
+                words = words[1:]
+            if words:
+                yield Command(line, tuple(words))
 
 
 def named_files(text: str) -> Iterator[str]:

@@ -88,7 +88,7 @@ def test_every_block_is_of_a_kind_that_is_tested(document: str) -> None:
         if block.language in {"yaml", "ini"}:
             assert block.marker.partition(" ")[0] in kinds, block.text[:200]
         else:
-            assert block.language in {"sh", "text", "json", ""}, block.language
+            assert block.language in {"sh", "console", "text", "json", ""}, block.language
 
 
 def test_every_command_is_of_a_program_that_is_tested() -> None:

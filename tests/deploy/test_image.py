@@ -81,11 +81,12 @@ def test_no_build_tool_reaches_the_image(image_root: Path) -> None:
 
 
 def in_image(config: Mapping[str, Any], image_root: Path, state: Path, *command: str) -> list[str]:
-    """A command in the image as its user: root read-only, /tmp and the state folder writable, as in a pod."""
+    """A command in the image as its user: root read-only, /tmp, /dev and the state folder as in a pod."""
     variables = [*config["Env"], "WATCHDOG_LOG__FORMAT=json"]
     script = (
         'set -e; root=$1; state=$2; shift 2; mount --bind "$root" "$root"; '
         'mount --bind "$state" "$root/var/lib/vllm-watchdog"; mount -t tmpfs none "$root/tmp"; '
+        'mount --rbind /dev "$root/dev"; '
         'mount -o remount,bind,ro "$root"; '
         'exec chroot --userspec=65532:65532 "$root" env -i "$@"'
     )
