@@ -1,5 +1,7 @@
 """What is known of a server beside its counters, over pages, restarts and what its owner told."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.pages import history_of, line, page
@@ -26,7 +28,9 @@ def layout(*engines: str, **config: str) -> Layout:
 
 
 def server(
-    expectations: Expectations | None = None, facts: Facts | None = None, **config: str
+    expectations: Expectations | None = None,
+    facts: Facts | None = None,
+    config: Mapping[str, str] = NO_LABELS,
 ) -> ServerFacts:
     one = ServerFacts(expectations or Expectations())
     one.learn(layout(**config), facts or Facts(), False)
@@ -47,7 +51,7 @@ def test_before_the_first_page_nothing_is_known() -> None:
 
 def test_the_pool_is_read_from_the_configuration() -> None:
     assert numbers(server()) == {"pool_tokens": 16_000, "fp8_pool_tokens": 32_000}
-    assert numbers(server(cache_dtype="fp8")) == {"pool_tokens": 16_000}
+    assert numbers(server(config={"cache_dtype": "fp8"})) == {"pool_tokens": 16_000}
 
 
 def test_engines_share_the_blocks_of_one_page() -> None:
@@ -60,9 +64,9 @@ def test_where_labels_do_not_tell_the_pool_the_shape_of_the_model_does() -> None
     shape = ModelShape(layers=32, kv_heads=8, head_dimension=128)
     told = Expectations(shape=shape)
     config = {"num_gpu_blocks": "None", "kv_cache_memory_bytes": str(131_072 * 1000)}
-    assert numbers(server(told, **config))["pool_tokens"] == 1000
+    assert numbers(server(told, config=config))["pool_tokens"] == 1000
     parallel = Expectations(shape=shape, vllm_args={"--tensor-parallel-size": "2"})
-    assert numbers(server(parallel, **config))["pool_tokens"] == 2000
+    assert numbers(server(parallel, config=config))["pool_tokens"] == 2000
 
 
 def test_what_the_owner_told_are_facts() -> None:

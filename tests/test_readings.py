@@ -1,0 +1,140 @@
+"""What is shown of an engine: the limit that binds, where the time went, and what follows from two readings."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from watchdog.diagnosis.readings import LIMITS, READINGS, STALLED_SECONDS, binding_limit, latency_budget, read
+from watchdog.model import LatencyShare, Subject
+from watchdog.signals.catalogue import signal_names
+
+ENGINE = Subject("t", "m", "0")
+QUEUE = {"waiting_recent_min": 3.0, "waiting_share_of_time": 0.9}
+DEFERRED = QUEUE | {"deferred_ratio": 0.6}
+POOL = QUEUE | {"kv_usage_mean_ratio": 0.9, "kv_usage_peak_ratio": 0.95}
+BUDGET = QUEUE | {
+    "prefill_mean_seconds": 0.5,
+    "itl_p50_seconds": 0.1,
+    "computed_prompt_tokens_per_request": 900.0,
+}
+SEQUENCES = QUEUE | {"running_while_waiting": 60.0, "running_peak": 64.0}
+STALLED = QUEUE | {"seconds_since_progress": STALLED_SECONDS, "running_last": 2.0, "waiting_last": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("signals", "limit"),
+    [
+        ({}, ("unknown", None)),
+        ({"waiting_recent_min": 3.0}, ("unknown", None)),
+        ({"waiting_share_of_time": 0.5}, ("unknown", None)),
+        (QUEUE | {"waiting_recent_min": 0.0}, ("none", pytest.approx(0.1))),
+        (QUEUE, ("compute", 0.9)),
+        (DEFERRED, ("deferred", 0.9)),
+        (DEFERRED | {"deferred_ratio": 0.5}, ("compute", 0.9)),
+        (POOL, ("kv_pool", 0.9)),
+        (POOL | {"kv_usage_peak_ratio": 0.75}, ("compute", 0.9)),
+        (POOL | {"kv_usage_mean_ratio": 0.8}, ("compute", 0.9)),
+        (POOL | {"kv_usage_mean_ratio": 0.8, "request_pool_ratio": 0.06}, ("kv_pool", 0.9)),
+        (QUEUE | {"kv_usage_mean_ratio": 0.9}, ("compute", 0.9)),
+        (QUEUE | {"kv_usage_peak_ratio": 0.9, "request_pool_ratio": 0.9}, ("compute", 0.9)),
+        (BUDGET, ("token_budget", 0.9)),
+        (BUDGET | {"prefill_mean_seconds": 0.4}, ("compute", 0.9)),
+        (BUDGET | {"itl_p50_seconds": 0.0}, ("compute", 0.9)),
+        (BUDGET | {"computed_prompt_tokens_per_request": 200.0}, ("compute", 0.9)),
+        ({**BUDGET, "computed_prompt_tokens_per_request": None}, ("compute", 0.9)),
+        ({**BUDGET, "prefill_mean_seconds": None}, ("compute", 0.9)),
+        (SEQUENCES, ("sequences", 0.9)),
+        (SEQUENCES | {"running_while_waiting": 0.85 * 64}, ("sequences", 0.9)),
+        (SEQUENCES | {"running_while_waiting": 54.0}, ("compute", 0.9)),
+        (SEQUENCES | {"running_peak": 0.0}, ("compute", 0.9)),
+        ({**SEQUENCES, "running_while_waiting": None}, ("compute", 0.9)),
+        (SEQUENCES | BUDGET, ("token_budget", 0.9)),
+        (SEQUENCES | BUDGET | POOL, ("kv_pool", 0.9)),
+        (SEQUENCES | BUDGET | POOL | DEFERRED, ("deferred", 0.9)),
+        (STALLED, ("stalled", 1.0)),
+        (STALLED | {"running_last": 0.0, "waiting_last": 1.0}, ("stalled", 1.0)),
+        (STALLED | {"running_last": 0.0}, ("compute", 0.9)),
+        ({**STALLED, "running_last": None, "waiting_last": None}, ("compute", 0.9)),
+        (STALLED | {"seconds_since_progress": STALLED_SECONDS - 0.1}, ("compute", 0.9)),
+        ({"seconds_since_progress": 60.0, "running_last": 1.0}, ("stalled", 1.0)),
+    ],
+)
+def test_the_limit_that_binds(signals: Mapping[str, float], limit: tuple[str, float | None]) -> None:
+    found = binding_limit(signals.get)
+    assert found == limit
+    assert found[0] in LIMITS
+
+
+def budget(ttft: float, prefill: float, decode: float) -> dict[str, LatencyShare]:
+    means = {"ttft_mean_seconds": ttft, "prefill_mean_seconds": prefill, "decode_mean_seconds": decode}
+    return latency_budget(means.get)
+
+
+def test_the_time_of_the_mean_request_goes_to_queue_prefill_and_decode() -> None:
+    assert budget(4.0, 1.0, 4.0) == {
+        "queue": LatencyShare(3.0, 0.375, 0.75),
+        "prefill": LatencyShare(1.0, 0.125, 0.25),
+        "decode": LatencyShare(4.0, 0.5, None),
+    }
+
+
+def test_prefill_never_takes_more_than_the_time_to_the_first_token() -> None:
+    assert budget(1.0, 5.0, 1.0)["queue"] == LatencyShare(0.0, 0.0, 0.0)
+    assert budget(1.0, 5.0, 1.0)["prefill"] == LatencyShare(1.0, 0.5, 1.0)
+
+
+def test_a_share_of_nothing_is_none() -> None:
+    assert budget(0.0, 0.0, 0.0) == {}
+    assert budget(0.0, 0.0, 2.0)["queue"] == LatencyShare(0.0, 0.0, None)
+    assert budget(0.0, 0.0, 2.0)["decode"] == LatencyShare(2.0, 1.0, None)
+
+
+@pytest.mark.parametrize("missing", ["ttft_mean_seconds", "prefill_mean_seconds", "decode_mean_seconds"])
+def test_without_one_part_there_is_no_budget(missing: str) -> None:
+    means = {"ttft_mean_seconds": 1.0, "prefill_mean_seconds": 1.0, "decode_mean_seconds": 1.0}
+    assert latency_budget({name: value for name, value in means.items() if name != missing}.get) == {}
+
+
+def test_readings_follow_from_signals_and_from_each_other() -> None:
+    signals = {
+        "running_last": 5.0,
+        "kv_usage_last_ratio": 0.25,
+        "pool_tokens": 1000.0,
+        "single_stream_tokens_per_second": 30.0,
+        "decode_ceiling_tokens_per_second": 120.0,
+    }
+    found = read(ENGINE, signals.get)
+    assert found.subject == ENGINE
+    assert found.values["running_requests"] == 5
+    assert found.values["kv_used_tokens"] == 250
+    assert found.values["decode_ceiling_ratio"] == 0.25
+    assert found.values["waiting_requests"] is None
+    assert (found.limit, found.limit_share, found.latency_budget) == ("unknown", None, {})
+
+
+@pytest.mark.parametrize(
+    ("missing", "reading"),
+    [
+        ("kv_usage_last_ratio", "kv_used_tokens"),
+        ("pool_tokens", "kv_used_tokens"),
+        ("single_stream_tokens_per_second", "decode_ceiling_ratio"),
+        ("decode_ceiling_tokens_per_second", "decode_ceiling_ratio"),
+    ],
+)
+def test_what_follows_from_two_needs_both(missing: str, reading: str) -> None:
+    names = (
+        "kv_usage_last_ratio",
+        "pool_tokens",
+        "single_stream_tokens_per_second",
+        "decode_ceiling_tokens_per_second",
+    )
+    assert read(ENGINE, dict.fromkeys(names, 2.0).get).values[reading] is not None
+    signals = {name: 2.0 for name in names if name != missing}
+    assert read(ENGINE, signals.get).values[reading] is None
+    assert read(ENGINE, (signals | {missing: 0.0}).get).values[reading] in {None, 0.0}
+
+
+def test_every_reading_is_a_known_signal_with_a_sentence() -> None:
+    for name, (signal, text) in READINGS.items():
+        assert not signal or signal in signal_names(), name
+        assert text.endswith(".")
