@@ -17,8 +17,9 @@ from watchdog.demo.server import ReplayServer
 from watchdog.errors import RuleError
 from watchdog.model import State, Verdict
 from watchdog.monitor import Monitor
+from watchdog.rulebook import RuleFiles
 from watchdog.scrape.recording import read
-from watchdog.service import RuleFiles, Service
+from watchdog.service import Service
 from watchdog.settings import RuleSettings, Settings, load
 
 INTERVAL_SECONDS = 0.1

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from watchdog.diagnosis import rules
 from watchdog.diagnosis.rules import RuleSet
+from watchdog.errors import RuleError
 from watchdog.resources import shipped_rules_directory
 from watchdog.settings import RuleOverride, RuleSettings
 from watchdog.signals.catalogue import signal_names
+
+# Rule folders are looked at this often; a change counts once it has stood still from one look to the next.
+RULES_LOOK_SECONDS = 5.0
 
 
 def directories(settings: RuleSettings) -> tuple[Path, ...]:
@@ -23,11 +27,6 @@ def load_rules(settings: RuleSettings) -> RuleSet:
     return rules.load(directories(settings), signal_names(), overrides, settings.allow_untested)
 
 
-def digest(settings: RuleSettings) -> str:
-    """Changes when any rule file does; raises RuleError where a folder cannot be read."""
-    return rules.digest(directories(settings))
-
-
 def _override(override: RuleOverride) -> rules.RuleOverride:
     return rules.RuleOverride(
         override.parameters,
@@ -41,3 +40,33 @@ def _override(override: RuleOverride) -> rules.RuleOverride:
 def with_directories(settings: RuleSettings, more: Sequence[Path]) -> RuleSettings:
     """The same settings with further folders."""
     return settings.model_copy(update={"directories": [*settings.directories, *more]})
+
+
+class RuleFiles:
+    """The user's rule folders, looked at now and then: a change counts once it has stood still for one look.
+
+    A file that is half written, or a mount that is being swapped, is so never read as the new rules.
+    """
+
+    def __init__(self, settings: RuleSettings) -> None:
+        self._settings = settings
+        self._known = self._seen = self._content()
+        self._looked_at = float("-inf")
+
+    def changed(self, at: float) -> bool:
+        """Whether the files are others than those last told of; each content is told once, also a bad one."""
+        if not self._settings.directories or at - self._looked_at < RULES_LOOK_SECONDS:
+            return False
+        self._looked_at = at
+        content = self._content()
+        stands_still, self._seen = content == self._seen, content
+        if not stands_still or content == self._known:
+            return False
+        self._known = content
+        return True
+
+    def _content(self) -> str:
+        try:
+            return rules.digest(directories(self._settings))
+        except RuleError as error:
+            return str(error)

@@ -24,16 +24,15 @@ from watchdog.outputs.database import Mode
 from watchdog.outputs.metrics import Figures, registry
 from watchdog.outputs.receiver import AlertReceiver
 from watchdog.outputs.store import FILE_NAME, Restored, Store
-from watchdog.rulebook import digest, load_rules
+from watchdog.rulebook import RuleFiles, load_rules
 from watchdog.schedule import Schedule
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings import RuleSettings, Settings, TargetSettings
+from watchdog.settings import Settings, TargetSettings
 from watchdog.watch import Watch, steady_seconds
 
 # A cycle of some target has to end in this many intervals, else we are not alive.
 INTERVALS_ALIVE = 3
-# Rule folders are looked at this often; a change counts once it has stood still from one look to the next.
-RULES_LOOK_SECONDS = 5.0
+
 
 log = logging.getLogger(__name__)
 
@@ -301,36 +300,6 @@ class Service:
 
     def _all(self) -> Sequence[Watch]:
         return tuple(self._watches.values())
-
-
-class RuleFiles:
-    """The user's rule folders, looked at now and then: a change counts once it has stood still for one look.
-
-    A file that is half written, or a mount that is being swapped, is so never read as the new rules.
-    """
-
-    def __init__(self, settings: RuleSettings) -> None:
-        self._settings = settings
-        self._known = self._seen = self._content()
-        self._looked_at = float("-inf")
-
-    def changed(self, at: float) -> bool:
-        """Whether the files are others than those last told of; each content is told once, also a bad one."""
-        if not self._settings.directories or at - self._looked_at < RULES_LOOK_SECONDS:
-            return False
-        self._looked_at = at
-        content = self._content()
-        stands_still, self._seen = content == self._seen, content
-        if not stands_still or content == self._known:
-            return False
-        self._known = content
-        return True
-
-    def _content(self) -> str:
-        try:
-            return digest(self._settings)
-        except RuleError as error:
-            return str(error)
 
 
 def _store(settings: Settings) -> Store | None:
