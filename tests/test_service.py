@@ -134,6 +134,13 @@ def test_a_target_that_hangs_costs_the_others_nothing(rules: Path, sick_server: 
             assert failures == {"timeout"}
 
 
+def test_the_caps_of_the_settings_hold_for_pages(rules: Path, page: bytes) -> None:
+    with Server(serving(answer(page))) as server:
+        configured = Configured(rules, {"name": "gpu", "url": server.url}, **{"scrape.max_series": 10})
+        with running(configured) as service:
+            assert set(service.snapshots()["gpu"].failures) == {"too_large"}
+
+
 def test_a_service_without_targets_starts_and_is_alive(rules: Path) -> None:
     with running(Configured(rules)) as service:
         assert service.cycle_alive()

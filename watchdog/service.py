@@ -229,8 +229,10 @@ class Service:
     def _begin(self, entry: TargetSettings, share: float, before: Watch | None = None) -> Watch:
         """A watch for a target, scheduled; it takes up the incidents of the one it replaces."""
         settings = self._settings
-        limits = FetchLimits(settings.deadline_seconds(entry.name), settings.scrape.max_body_bytes)
-        watch = Watch(entry.target(), Fetcher(entry.endpoint(), limits), self._rules, self._publish_snapshot)
+        scrape = settings.scrape
+        limits = FetchLimits(settings.deadline_seconds(entry.name), scrape.max_body_bytes)
+        fetcher = Fetcher(entry.endpoint(), limits)
+        watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape)
         if before is not None:
             watch.take_over(before)
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)

@@ -11,6 +11,7 @@ from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Scrape, Snapshot, State, Target, Verdict
 from watchdog.monitor import Monitor
 from watchdog.scrape.fetch import Fetcher
+from watchdog.settings import ScrapeSettings
 
 # A monitor that raises this often in a row has lost its footing: begin with a fresh one.
 RAISES_BEFORE_FRESH_START = 3
@@ -39,6 +40,7 @@ class Watch:
         fetcher: Fetcher,
         rules: RuleSet,
         publish: Callable[[Snapshot], None],
+        limits: ScrapeSettings | None = None,
         steady: Callable[[], float] = steady_seconds,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -49,7 +51,8 @@ class Watch:
         self.finished_at: float | None = None
         self._fetcher = fetcher
         self._rules = rules
-        self._monitor = Monitor(target, rules)
+        self._limits = limits or ScrapeSettings()
+        self._monitor = self._new_monitor()
         self._publish = publish
         self._steady = steady
         self._wall = wall
@@ -133,6 +136,9 @@ class Watch:
         self._closed = True
         self._fetcher.close()
 
+    def _new_monitor(self) -> Monitor:
+        return Monitor(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
+
     def _failed(self) -> None:
         if self._closed:
             return
@@ -151,7 +157,7 @@ class Watch:
         """A monitor without the history that may have broken the old one, but with its incidents."""
         live = self.live()
         with self._step:
-            self._monitor = Monitor(self.target, self._rules)
+            self._monitor = self._new_monitor()
             self._monitor.restore(live, self._steady())
 
 

@@ -33,7 +33,7 @@ from watchdog.replay import replay
 from watchdog.rulebook import load_rules, with_directories
 from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
-from watchdog.settings import Settings
+from watchdog.settings import ScrapeSettings, Settings
 from watchdog.watch import steady_seconds
 from watchdog.web.bodies import diagnosis_body
 from watchdog.web.text import WIDTH, diagnosis_text
@@ -99,7 +99,7 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
         threads = stack.enter_context(ThreadPoolExecutor(min(MAX_THREADS, len(fetchers))))
         done = stack.enter_context(progress(f"watching {names}", seconds))
         list(threads.map(lambda each: each[1].facts(), fetchers))
-        watched = [_Watched(target, fetcher, rules) for target, fetcher in fetchers]
+        watched = [_Watched(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
         began = steady_seconds()
         with suppress(KeyboardInterrupt):
             for at in ticks(interval, seconds):
@@ -111,10 +111,10 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
 class _Watched:
     """One server while it is watched."""
 
-    def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet) -> None:
+    def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet, limits: ScrapeSettings) -> None:
         self.last: Snapshot | None = None
         self._fetcher = fetcher
-        self._monitor = Monitor(target, rules)
+        self._monitor = Monitor(target, rules, limits.max_series, limits.max_line_bytes)
 
     def step(self) -> None:
         self.last = self._monitor.observe(self._fetcher.fetch(steady_seconds(), time.time()))
