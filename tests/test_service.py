@@ -105,7 +105,7 @@ def test_a_target_is_watched_from_its_first_interval_on(rules: Path, sick_server
         assert (snapshot.up, snapshot.verdict) == (True, Verdict.CRITICAL)
         assert snapshot.lead_incident is not None
         assert snapshot.lead_incident.labels == {"target": "gpu", "model_name": "tiny", "engine": "0"}
-        assert service.cycle_alive()
+        until(service.cycle_alive)
         assert metric(service, "target_up", target="gpu") == 1
 
 
@@ -143,7 +143,7 @@ def test_the_caps_of_the_settings_hold_for_pages(rules: Path, page: bytes) -> No
 
 def test_a_service_without_targets_starts_and_is_alive(rules: Path) -> None:
     with running(Configured(rules)) as service:
-        assert service.cycle_alive()
+        until(service.cycle_alive)
         assert service.started
         assert service.targets() == []
 
@@ -180,7 +180,7 @@ def test_a_step_that_raises_is_counted_and_the_loop_goes_on(
         until(lambda: not service.cycle_alive())
         broken = False
         until(lambda: service.snapshots()["gpu"].verdict is Verdict.CRITICAL)
-        assert service.cycle_alive()
+        until(service.cycle_alive)
         # A fresh start of the monitor is no new incident.
         assert service.snapshots()["gpu"].incidents[0].firing_since == since
 
@@ -195,7 +195,7 @@ def test_an_output_that_raises_leaves_the_diagnosis_as_it_is(
     with running(Configured(rules, {"name": "gpu", "url": sick_server.url})) as service:
         until(lambda: (metric(service, "cycle_errors_total", target="gpu") or 0) >= 3)
         assert service.snapshots()["gpu"].verdict is Verdict.CRITICAL
-        assert service.cycle_alive()
+        until(service.cycle_alive)
 
 
 def test_ticks_that_come_while_a_scrape_lasts_are_skipped_and_counted(rules: Path) -> None:
