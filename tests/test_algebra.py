@@ -121,6 +121,8 @@ def test_a_lasting_rate_ignores_a_burst() -> None:
     burst = {at: page(generation_tokens_total=300.0 if at >= 25 else 0.0) for at in range(0, 31, 5)}
     assert value(LastingRate(TOKENS), steady) == 10
     assert value(LastingRate(TOKENS), burst) == 0
+    across = {at: page(generation_tokens_total=30.0 * min(10, max(0, at - 15))) for at in range(0, 31, 5)}
+    assert value(LastingRate(TOKENS), across) == 0  # 15 to 25 s: over the edge of two thirds
 
 
 def test_pages_of_one_moment_are_no_division_by_zero() -> None:

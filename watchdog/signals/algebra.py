@@ -4,6 +4,7 @@ None is unknown and spreads. Nothing here extrapolates: a rate is the growth bet
 them, a quantile that falls in the open bucket is `AtLeast` its bound.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -347,9 +348,10 @@ class Rate(Node):
 
 @dataclass(frozen=True, slots=True)
 class LastingRate(Node):
-    """The lower of the rates of the window's last two thirds: a burst of a few seconds does not raise it.
+    """The lowest of the rates of the window's thirds: bursts of less than a third of it do not raise it.
 
-    Where pages are so far apart that there are no thirds, of its halves.
+    All thirds, since a burst may lie across the edge of two. Where pages are so far apart that there are no thirds, of
+    its halves.
     """
 
     selector: Selector
@@ -359,7 +361,7 @@ class LastingRate(Node):
         if span is None or len(span.frames) < 3:
             return None
         rates = []
-        for part in _parts(span)[-2:]:
+        for part in _parts(span):
             grown = part.increase(self.selector)
             if grown is None:
                 return None
@@ -367,9 +369,7 @@ class LastingRate(Node):
         return min(rates, default=None)
 
     def promql(self, window: str) -> str:
-        last = Rate(self.selector).promql("10s")
-        before = last.replace("[10s]", "[10s] offset 10s")
-        return f"(({last}) < ({before})) or ({before}) or ({last})"
+        return f"min_over_time(({Rate(self.selector).promql('10s')})[{window}:10s])"
 
     def metrics(self) -> frozenset[str]:
         return frozenset({self.selector.metric})
@@ -460,6 +460,14 @@ def _buckets(span: Span, metric: str) -> list[tuple[float, float]] | None:
     That is: a layout without +Inf, a bucket that fell, counts that do not rise with their bounds, or buckets that
     changed inside the window.
     """
+    key = ("buckets", metric)
+    if key not in span.memo:
+        span.memo[key] = _read_buckets(span, metric)
+    buckets: list[tuple[float, float]] | None = span.memo[key]
+    return buckets
+
+
+def _read_buckets(span: Span, metric: str) -> list[tuple[float, float]] | None:
     first, last = span.frames[0], span.frames[-1]
     subject = span.subject
     columns = last.layout.bucket_columns(_histogram_parts(metric)[0], subject.model_name, subject.engine)
@@ -599,12 +607,12 @@ def _still_since(span: Span, selectors: tuple[Selector, ...]) -> int | None:
     values = [(one, last.total(span.columns(last, one))) for one in selectors if span.columns(last, one)]
     if not values:
         return None
-    since = len(span.frames) - 1
-    for index in range(since, -1, -1):
-        if any(_moved(span.frames[index], span, one, value) for one, value in values):
-            return since
-        since = index
-    return since
+    # Counters only grow within a life: frames that lack the last movement all come before those that have it.
+    return bisect_left(
+        span.frames,
+        True,  # noqa: FBT003 - what the key tells
+        key=lambda frame: not any(_moved(frame, span, one, value) for one, value in values),
+    )
 
 
 def _moved(frame: Frame, span: Span, selector: Selector, value: float) -> bool:

@@ -389,7 +389,7 @@ def _traffic() -> Iterator[Signal]:
     yield Signal(
         "first_tokens_lasting_per_second",
         "1/s",
-        "First tokens a second in the weaker of the last two thirds of the window: a short burst leaves it low.",
+        "First tokens a second in the weakest third of the window: a short burst leaves it low.",
         LastingRate(_FIRST_TOKENS),
     )
     yield Signal(
