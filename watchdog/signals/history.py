@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
+from typing import Any
 
 from watchdog.model import Page, Series, Subject
 from watchdog.signals.names import CORE, spellings
@@ -309,6 +310,8 @@ class Span:
     history: History
     frames: Sequence[Frame]
     subject: Subject
+    memo: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What was read from it already: many signals ask for the same gauge, increase or histogram."""
 
     @property
     def seconds(self) -> float:
@@ -325,6 +328,13 @@ class Span:
         A series that was first seen inside the span counts from 0, since counters are born at 0. None where a value
         is unknown at either end or fell.
         """
+        key = ("increase", selector)
+        if key not in self.memo:
+            self.memo[key] = self._increase(selector)
+        grown: float | None = self.memo[key]
+        return grown
+
+    def _increase(self, selector: Selector) -> float | None:
         if len(self.frames) < 2:
             return None
         first, last = self.frames[0], self.frames[-1]
@@ -354,6 +364,12 @@ class Span:
 
     def gauge(self, selector: Selector) -> list[float]:
         """The known values of a gauge over the frames, summed where a metric has several series."""
+        known: list[float] | None = self.memo.get(selector)
+        if known is None:
+            known = self.memo[selector] = self._gauge(selector)
+        return known
+
+    def _gauge(self, selector: Selector) -> list[float]:
         values = []
         layout: Layout | None = None
         columns: tuple[int, ...] = ()
