@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from watchdog.signals.algebra import (
@@ -51,6 +52,7 @@ class Signal:
     node: Node
 
 
+@cache
 def _vllm(metric: str, **labels: str) -> Selector:
     return Selector(f"vllm:{metric}", tuple(labels.items()))
 

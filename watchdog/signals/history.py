@@ -31,26 +31,23 @@ _RESET_MARKS = (
     "vllm:time_to_first_token_seconds_count",
     "vllm:prefix_cache_queries_total",
 )
-_START_TIME = "process_start_time_seconds"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Selector:
-    """The samples of one metric, by canonical name, whose labels have the given values."""
+    """The samples of one metric, by canonical name, whose labels have the given values.
+
+    Compared by identity, which is what makes the many look-ups of each step cheap: make each once.
+    """
 
     metric: str
     matchers: tuple[tuple[str, str], ...] = ()
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # Every signal of every step looks its selector up: the hash is worth keeping.
-        object.__setattr__(self, "_hash", hash((self.metric, self.matchers)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 SeriesKey = tuple[str, frozenset[tuple[str, str]]]
+
+
+_START_TIME = Selector("process_start_time_seconds")
 
 
 @dataclass(slots=True, eq=False)
@@ -255,9 +252,8 @@ class History:
 
     @staticmethod
     def _process_started(before: Frame, frame: Frame) -> bool:
-        selector = Selector(_START_TIME)
-        old = before.total(before.layout.columns(selector, "", ""))
-        new = frame.total(frame.layout.columns(selector, "", ""))
+        old = before.total(before.layout.columns(_START_TIME, "", ""))
+        new = frame.total(frame.layout.columns(_START_TIME, "", ""))
         # Clocks that are slewed move the start time by parts of a second; a new process by more.
         return abs(new - old) > 1.0
 

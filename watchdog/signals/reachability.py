@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from watchdog.model import Failure, Page, Reason, Scrape
+from watchdog.model import Failure, Page, Reason, Scrape, Series
 
 _INVALID = frozenset({Reason.PARSE, Reason.TOO_LARGE, Reason.UTF8, Reason.ENCODING})
 _NOT_METRICS = frozenset({Reason.PARSE, Reason.UTF8})
@@ -20,8 +20,7 @@ class Reachability:
     last_failure_at: float = 0.0
     failure: Failure | None = None
     status: int = 0
-    last_page_at: float = 0.0
-    page_series: int = 0
+    series: tuple[Series, ...] = ()
     page_vllm_series: int = 0
     has_http_series: bool = False
     vllm_seen: bool = False
@@ -43,11 +42,11 @@ class Reachability:
 
     def answered(self, page: Page, at: float) -> None:
         """Notes a page."""
-        names = [series.name for series in page.series]
-        self.failed_scrapes, self.failure, self.last_page_at = 0, None, at
-        self.page_series = len(names)
-        self.page_vllm_series = sum(name.startswith("vllm:") for name in names)
-        self.has_http_series = any(name.startswith("http_") for name in names)
+        self.failed_scrapes, self.failure = 0, None
+        if page.series is not self.series:
+            self.series = page.series
+            self.page_vllm_series = sum(one.name.startswith("vllm:") for one in page.series)
+            self.has_http_series = any(one.name.startswith("http_") for one in page.series)
         if self.page_vllm_series:
             self.vllm_seen, self.without_vllm_since = True, None
         else:
@@ -68,7 +67,7 @@ class Reachability:
         if failing and self.status:
             yield "failure_status", float(self.status)
         if not failing:
-            yield "page_series", float(self.page_series if self.failure is None else 0)
+            yield "page_series", float(len(self.series) if self.failure is None else 0)
             yield "page_vllm_series", float(self.page_vllm_series if self.failure is None else 0)
             since = self.without_vllm_since
             yield "seconds_without_vllm", 0.0 if since is None else at - since
