@@ -11,6 +11,7 @@ from functools import cache
 from itertools import pairwise
 from math import isinf, isnan
 
+from watchdog.model import Subject
 from watchdog.signals.history import Frame, Selector, Span
 from watchdog.signals.names import spellings
 from watchdog.signals.number import AtLeast
@@ -108,6 +109,16 @@ class Fact(Node):
         return f"vllm_watchdog_fact_{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class OfMetric(Node):
+    """A node that reads one metric."""
+
+    selector: Selector
+
+    def metrics(self) -> frozenset[str]:
+        return frozenset({self.selector.metric})
+
+
 _FOLDS = {
     "mean": "avg_over_time",
     "max": "max_over_time",
@@ -127,13 +138,12 @@ def _fold(values: list[float], fold: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge(Node):
+class Gauge(OfMetric):
     """A gauge folded (mean, max, min, last) over the window; with `recent` over the last 15 s and three frames.
 
     A `last` is read from the newest frame alone, so that it is known from the first page on.
     """
 
-    selector: Selector
     fold: str = "mean"
     recent: bool = False
 
@@ -155,24 +165,16 @@ class Gauge(Node):
         length = "15s" if self.recent else window
         return _promql_any(self.selector, f"sum {_BY} ({_FOLDS[self.fold]}(%s[{length}]))")
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class Peak(Node):
+class Peak(OfMetric):
     """The highest value of a gauge in the engine's remembered life (up to eleven minutes)."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         return None if view.life is None else _fold(view.life.gauge(self.selector), "max")
 
     def promql(self, window: str) -> str:
         return _promql_any(self.selector, f"max {_BY} (max_over_time(%s[11m]))")
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +205,9 @@ class MeanWhile(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareOfTime(Node):
+class ShareOfTime(OfMetric):
     """The share of the window's frames in which a gauge is above a bound, 0 to 1."""
 
-    selector: Selector
     above: float
 
     def evaluate(self, view: View) -> float | None:
@@ -216,15 +217,10 @@ class ShareOfTime(Node):
     def promql(self, window: str) -> str:
         return f"avg_over_time(({_promql_name(self.selector)} > bool {self.above:g})[{window}:5s])"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class Change(Node):
+class Change(OfMetric):
     """The newest value of a gauge less its lowest in the window (how far it climbed); never below zero."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         values = [] if view.window is None else view.window.gauge(self.selector)
@@ -234,15 +230,10 @@ class Change(Node):
         name = _promql_name(self.selector)
         return f"{name} - min_over_time({name}[{window}])"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class Slope(Node):
+class Slope(OfMetric):
     """How fast a gauge moves, per second: least squares over the window's frames; None for under three."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         if view.window is None:
@@ -258,9 +249,6 @@ class Slope(Node):
     def promql(self, window: str) -> str:
         return f"deriv({_promql_name(self.selector)}[{window}])"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 def _least_squares(points: list[tuple[float, float]]) -> float | None:
     if len(points) < 3:
@@ -272,10 +260,8 @@ def _least_squares(points: list[tuple[float, float]]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class GaugeDelta(Node):
+class GaugeDelta(OfMetric):
     """The change of a gauge from the window's first frame to its last; negative where it fell."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         values = [] if view.window is None else view.window.gauge(self.selector)
@@ -285,24 +271,16 @@ class GaugeDelta(Node):
         name = _promql_name(self.selector)
         return f"{name} - ({name} offset {window})"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class Increase(Node):
+class Increase(OfMetric):
     """How much counters grew in the window, summed over the selected series."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         return None if view.window is None else view.window.increase(self.selector)
 
     def promql(self, window: str) -> str:
         return _promql_any(self.selector, f"sum {_BY} (increase(%s[{window}]))")
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +306,8 @@ class IncreaseOrZero(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate(Node):
+class Rate(OfMetric):
     """The growth of counters a second, from the window's first page to its last."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         if view.window is None:
@@ -342,19 +318,14 @@ class Rate(Node):
     def promql(self, window: str) -> str:
         return _promql_any(self.selector, f"sum {_BY} (rate(%s[{window}]))")
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class LastingRate(Node):
+class LastingRate(OfMetric):
     """The lowest of the rates of the window's thirds: bursts of less than a third of it do not raise it.
 
     All thirds, since a burst may lie across the edge of two. Where pages are so far apart that there are no thirds, of
     its halves.
     """
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         span = view.window
@@ -370,9 +341,6 @@ class LastingRate(Node):
 
     def promql(self, window: str) -> str:
         return f"min_over_time(({Rate(self.selector).promql('10s')})[{window}:10s])"
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
 
 
 def _parts(span: Span) -> list[Span]:
@@ -601,6 +569,27 @@ class Age(Node):
         return frozenset(one.metric for one in self.selectors)
 
 
+@dataclass(frozen=True, slots=True)
+class OfServer(Node):
+    """A node over all series of the server, whichever engine they belong to."""
+
+    node: Node
+
+    def evaluate(self, view: View) -> float | None:
+        window, recent, life = (_of_server(span) for span in (view.window, view.recent, view.life))
+        return self.node.evaluate(View(window, recent, life, None, view.facts))
+
+    def promql(self, window: str) -> str:
+        return self.node.promql(window).replace(f" {_BY}", "")
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+
+def _of_server(span: Span | None) -> Span | None:
+    return None if span is None else Span(span.history, span.frames, Subject(span.subject.target))
+
+
 def _still_since(span: Span, selectors: tuple[Selector, ...]) -> int | None:
     """The first frame from which on no counter moved; None where the newest page has none of them."""
     last = span.frames[-1]
@@ -610,7 +599,7 @@ def _still_since(span: Span, selectors: tuple[Selector, ...]) -> int | None:
     # Counters only grow within a life: frames that lack the last movement all come before those that have it.
     return bisect_left(
         span.frames,
-        True,  # noqa: FBT003 - what the key tells
+        True,
         key=lambda frame: not any(_moved(frame, span, one, value) for one, value in values),
     )
 
@@ -659,10 +648,8 @@ class ReleasedSince(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class LastingChange(Node):
+class LastingChange(OfMetric):
     """The smaller of a gauge's changes over the window's last two thirds: above zero only while it keeps climbing."""
-
-    selector: Selector
 
     def evaluate(self, view: View) -> float | None:
         span = view.window
@@ -682,15 +669,11 @@ class LastingChange(Node):
         last = f"delta({_promql_name(self.selector)}[10s])"
         return f"(({last}) < ({last[:-1]} offset 10s))) or ({last})"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class Label(Node):
+class Label(OfMetric):
     """A number from a label of an info metric on the newest page: True is 1, False is 0, None or text is unknown."""
 
-    selector: Selector
     label: str
 
     def evaluate(self, view: View) -> float | None:
@@ -703,9 +686,6 @@ class Label(Node):
 
     def promql(self, window: str) -> str:
         return f"count by ({self.label}) ({_promql_name(self.selector)})"
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
 
 
 def label_number(text: str | None) -> float | None:
@@ -722,14 +702,13 @@ def label_number(text: str | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class NewestListLength(Node):
+class NewestListLength(OfMetric):
     """How many names a comma-joined label holds in the series whose value, a time, is the greatest.
 
     `lora_requests_info` keeps every combination it ever had; only the newest one is current (vLLM 0.6.4 to 0.33).
     With `least` the fewest over the recent frames ("never empty").
     """
 
-    selector: Selector
     label: str
     least: bool = False
 
@@ -752,15 +731,11 @@ class NewestListLength(Node):
     def promql(self, window: str) -> str:
         return f"topk(1, {_promql_name(self.selector)})"
 
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
-
 
 @dataclass(frozen=True, slots=True)
-class NewestLabel(Node):
+class NewestLabel(OfMetric):
     """A number from a label of the series whose value, a time, is the greatest."""
 
-    selector: Selector
     label: str
 
     def evaluate(self, view: View) -> float | None:
@@ -773,9 +748,6 @@ class NewestLabel(Node):
 
     def promql(self, window: str) -> str:
         return f"topk(1, {_promql_name(self.selector)})"
-
-    def metrics(self) -> frozenset[str]:
-        return frozenset({self.selector.metric})
 
 
 @dataclass(frozen=True, slots=True)
