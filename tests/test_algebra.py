@@ -25,6 +25,7 @@ from watchdog.signals.algebra import (
     MeanWhile,
     NewestListLength,
     Node,
+    OfServer,
     Quantile,
     Rate,
     Ratio,
@@ -123,6 +124,14 @@ def test_a_lasting_rate_ignores_a_burst() -> None:
     assert value(LastingRate(TOKENS), burst) == 0
     across = {at: page(generation_tokens_total=30.0 * min(10, max(0, at - 15))) for at in range(0, 31, 5)}
     assert value(LastingRate(TOKENS), across) == 0  # 15 to 25 s: over the edge of two thirds
+
+
+def test_progress_of_a_server_is_that_of_any_engine() -> None:
+    other = LABELS.replace('engine="0"', 'engine="1"')
+    still = page(generation_tokens_total=7.0)
+    pages = {at: still + page(other, generation_tokens_total=10.0 * at) for at in range(0, 31, 5)}
+    assert value(Age((TOKENS,)), pages) == 30
+    assert value(OfServer(Age((TOKENS,))), pages) == 0
 
 
 def test_pages_of_one_moment_are_no_division_by_zero() -> None:

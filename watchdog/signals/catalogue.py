@@ -26,6 +26,7 @@ from watchdog.signals.algebra import (
     NewestLabel,
     NewestListLength,
     Node,
+    OfServer,
     Peak,
     Quantile,
     Rate,
@@ -104,7 +105,7 @@ _request_tokens = _prompt_mean + _output_mean
 _ttft_mean = Mean(_TTFT)
 _prefill_mean = Mean(_PREFILL)
 _finishes_by = {
-    reason: IncreaseOrZero(_vllm("request_success_total", finished_reason=reason), _FIRST_TOKENS)
+    reason: IncreaseOrZero(_vllm("request_success_total", finished_reason=reason), _FINISHED)
     for reason in ("stop", "length", "abort", "error")
 }
 _all_finishes = _finishes_by["stop"] + _finishes_by["length"] + _finishes_by["abort"] + _finishes_by["error"]
@@ -230,6 +231,12 @@ def _progress() -> Iterator[Signal]:
     marks = (_STEPS, _PROMPT_TOKENS, _GENERATION_TOKENS, _FIRST_TOKENS)
     yield Signal(
         "seconds_since_progress", "s", "Time since a step ended or a token counter moved.", Age(marks)
+    )
+    yield Signal(
+        "server_seconds_since_progress",
+        "s",
+        "The same over all engines of the server: what its process shows may be due to any of them.",
+        OfServer(Age(marks)),
     )
     yield Signal("steps_per_second", "1/s", "Engine steps a second.", Rate(_STEPS))
     yield Signal(
