@@ -8,7 +8,7 @@ import yaml
 from watchdog.cli.console import ConfigOption, Form, FormOption, complain, say, say_json
 from watchdog.settings import load, redacted
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Example:\n\n  WATCHDOG_WEB__PORT=8080 vllm-watchdog config --config watchdog.yaml")

@@ -11,7 +11,7 @@ from watchdog.cli.serve import PortOption, leave, serve_until_told
 from watchdog.demo.server import CALM_SECONDS, demo_server
 from watchdog.settings import Settings, load
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Example:\n\n  vllm-watchdog demo --port 9000")

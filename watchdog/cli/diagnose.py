@@ -43,7 +43,7 @@ WATCH_HINT = "watch for 30 s or more (--for 30s)"
 # Above this the queue is explained by the pool itself.
 FULL_POOL_RATIO = 0.75
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

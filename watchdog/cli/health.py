@@ -9,7 +9,7 @@ import typer
 from watchdog.cli.console import ConfigOption, complain
 from watchdog.settings import WebSettings, load
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 # Addresses that mean "every interface" when one listens, and nothing when one asks.
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to be replaced
@@ -34,7 +34,9 @@ def health(
             # Our own certificate names the outside address, not the loopback one we ask by.
             answer = session.get(_address(web), timeout=timeout, verify=False, allow_redirects=False)
     except requests.RequestException as error:
-        complain(f"no answer from {_address(web)}: {type(error).__name__}")
+        complain(
+            f"no answer from {_address(web)} ({type(error).__name__}): is `serve` running, and on this port?"
+        )
         raise typer.Exit(1) from None
     if answer.status_code != 200:
         complain(f"{_address(web)} answers {answer.status_code}: no scrape ended in three intervals")

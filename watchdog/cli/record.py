@@ -11,14 +11,20 @@ from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.scrape.recording import Writer
 from watchdog.watch import steady_seconds
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Example:\n\n  vllm-watchdog record http://localhost:8000 -o incident.jsonl.xz --for 10m")
 def record(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server, or its metrics page.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to: .jsonl, .jsonl.gz or .jsonl.xz.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to: .jsonl, .jsonl.gz or .jsonl.xz; replaced if it exists.",
+        ),
     ],
     duration: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="How long; until Ctrl-C if not given.")

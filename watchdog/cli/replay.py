@@ -22,7 +22,7 @@ from watchdog.settings import RuleSettings, load
 WIDTH = 100
 INDENT = 6
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 def rule_settings(more: Sequence[Path] | None) -> RuleSettings:

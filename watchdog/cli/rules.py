@@ -22,6 +22,7 @@ from watchdog.settings import RuleSettings
 from watchdog.signals.catalogue import signal_names
 
 app = typer.Typer(
+    add_completion=False,
     help="Lists, shows, tests, checks and scores rules.",
     no_args_is_help=True,
     epilog="Examples:\n\n  vllm-watchdog rules show kv-pool-exhausted\n\n  vllm-watchdog rules test ./mine",
@@ -50,7 +51,9 @@ def show(
     rule = rules.find(identity)
     if rule is None:
         near = nearest(identity, [each.id for each in rules.rules])
-        raise WatchdogError(f"there is no rule {identity!r}" + (f" ({near})" if near else ""))
+        raise WatchdogError(
+            f"there is no rule {identity!r}" + (f" ({near})" if near else "; `rules list` names them all")
+        )
     page = cause_page(rule, rules)
     if sys.stdout.isatty():
         Console().print(Markdown(page))

@@ -18,7 +18,7 @@ from watchdog.web.api import create_app
 
 log = logging.getLogger(__name__)
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 PortOption = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port to answer on; 9847 if not set.", show_default=False)
@@ -87,6 +87,11 @@ def serve_until_told(
             "started",
             extra={"address": address, "targets": ", ".join(names), "rules": len(service.rules.rules)},
         )
+        if not names:
+            log.warning(
+                "no_targets",
+                extra={"note": "nothing is watched: give --target URL, or targets in the settings"},
+            )
         for warning in settings.warnings:
             log.warning("settings", extra={"note": warning})
         if on_start is not None:

@@ -50,7 +50,8 @@ def target_text(body: TargetBody, now: str | None, width: int = WIDTH) -> str:
     `now` is the diagnosis' own time as it is written there.
     """
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
-    lines = [*_wrapped(_headline(body, lead), width)]
+    # Never wrapped: `head -1` and `grep` at night want the whole of it.
+    lines = [one_line(_headline(body, lead))]
     if body.failure:
         lines += _row("scrape", f"failed, {body.failure.reason}: {body.failure.detail}", width)
     if lead:
@@ -175,9 +176,17 @@ def _headline(body: TargetBody, lead: IncidentBody | None) -> str:
     explained = {
         Verdict.HEALTHY: "nothing fires",
         Verdict.STARTING: "not enough history to judge yet",
-        Verdict.UNKNOWN: "it cannot be judged now",
+        Verdict.UNKNOWN: _why_unknown(body),
     }.get(body.verdict, "")
     return f"{words}: {explained}" if explained else words
+
+
+def _why_unknown(body: TargetBody) -> str:
+    if body.failure:
+        return "its page could not be read"
+    if body.scrape_age_seconds is not None and not body.readings:
+        return "it answers, but shows no series of vLLM: still loading, or the wrong port or path"
+    return "it cannot be judged now"
 
 
 def _of_engine(incident: IncidentBody) -> str:
@@ -256,7 +265,8 @@ def _seen(body: TargetBody) -> str:
 def _hint_text(count: int) -> str:
     if not count:
         return ""
-    return f"{count} in the page and in the JSON, on what it could say if it were told more"
+    thing = "thing" if count == 1 else "things"
+    return f"{count} {thing} it could tell if it knew more: `hints` in the JSON, or the notes of the page"
 
 
 def _few(names: list[str]) -> str:
