@@ -215,6 +215,19 @@ def test_a_server_that_does_not_answer_cannot_be_told(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("rules")
+def test_a_page_without_vllm_is_told_from_one_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "node.prom"
+    page.write_text("# TYPE node_load1 gauge\nnode_load1 3\n")
+    ended = command(capsys, "diagnose", str(page))
+    assert ended.code == 2
+    assert ended.out.splitlines()[0] == (
+        "UNKNOWN  node: it answers, but shows no series of vLLM: still loading, or the wrong port or path"
+    )
+
+
+@pytest.mark.usefixtures("rules")
 @pytest.mark.parametrize("words", [[], ["ftp://host"], ["http://h", "--for", "soon"]])
 def test_what_cannot_be_diagnosed_is_told_in_a_sentence(
     words: list[str], capsys: pytest.CaptureFixture[str]
