@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from watchdog.diagnosis.rule import RemedyRule, Rule
 from watchdog.model import (
@@ -22,6 +22,7 @@ from watchdog.model import (
     Transition,
     Verdict,
 )
+from watchdog.signals.number import AtLeast
 
 WORST_FIRST = (Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.STARTING, Verdict.HEALTHY)
 RFC3339 = "RFC 3339, UTC"
@@ -31,6 +32,14 @@ class Body(BaseModel):
     """A part of an answer. Numbers that are not known, and those JSON cannot write, are null."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def _as_it_is(value: Any, check: ValidatorFunctionWrapHandler) -> float:
+    """A lower bound stays one, so that the text can say `>= 10 s`; the model would make a plain float of it."""
+    return value if isinstance(value, AtLeast) else float(check(value))
+
+
+Reading = Annotated[float, WrapValidator(_as_it_is)]
 
 
 class EvidenceBody(Body):
@@ -99,7 +108,11 @@ class ReadingsBody(Body):
     engine: str = Field(description="The engine; empty where the server has no such label.")
     limit: str = Field(description="What bounds throughput now.")
     limit_share: float | None = Field(description="The share of the window in which it did (0 to 1).")
-    values: dict[str, float | None] = Field(description="Readings by name, the unit in the name.")
+    values: dict[str, Reading | None] = Field(description="Readings by name, the unit in the name.")
+    at_least: list[str] = Field(
+        default_factory=list,
+        description="Readings whose value is only a lower bound: they lie beyond their histogram's last bucket.",
+    )
     latency_budget: dict[str, LatencyShareBody] = Field(description="Where a mean request's time went.")
 
 
@@ -555,6 +568,7 @@ def _readings(readings: Readings) -> ReadingsBody:
         limit=clean(readings.limit),
         limit_share=plain(readings.limit_share),
         values=plain(readings.values),
+        at_least=[clean(name) for name, value in readings.values.items() if isinstance(value, AtLeast)],
         latency_budget=_budget(readings),
     )
 
