@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.pages import page
 from watchdog.model import Subject
 from watchdog.scrape.exposition import SeriesCache, parse
-from watchdog.signals.baseline import LEAST_FRESH_SECONDS, LONGEST_FREEZE_SECONDS, BaselineKeeper
+from watchdog.signals.baseline import LEAST_FRESH_SECONDS, BaselineKeeper
 from watchdog.signals.history import History, Span
 from watchdog.signals.names import wanted
 
@@ -56,7 +56,7 @@ def test_what_lasts_an_hour_is_the_new_normal() -> None:
     life = Life()
     life.after(205)
     begins = life.at
-    assert life.after(LONGEST_FREEZE_SECONDS + 5, active=True) == (0, 175)
+    assert life.after(3600 + 5, active=True) == (0, 175)
     # The scrape after the hour is over unfreezes; the next one compares with the ten minutes before it.
     life.after(5, active=True)
     found = life.after(5, active=True)
@@ -90,7 +90,7 @@ def test_a_fault_that_comes_again_does_not_count_as_a_time_without_one() -> None
 def test_an_hour_of_a_fault_and_its_aftermath_is_enough() -> None:
     life = Life()
     life.after(205)
-    life.after(LONGEST_FREEZE_SECONDS - 20, active=True)
+    life.after(3600 - 20, active=True)
     assert life.after(25) == (0, 175)
     life.after(5)
     # What came after the fault is too short yet, and what was before it too old.
@@ -114,3 +114,14 @@ def test_a_new_process_is_not_compared_with_the_one_before() -> None:
     found = life.keeper.span(life.history, ENGINE)
     assert found is not None
     assert found.frames[-1].at == life.at - 5 - 30
+
+
+def test_after_a_fault_and_a_long_silence_nothing_is_left_to_compare_with() -> None:
+    life = Life()
+    life.after(205)
+    life.after(60, active=True)
+    life.after(150)
+    assert life.keeper.frozen is None
+    life.at += 2000
+    assert life.after(10) is None
+    assert life.after(60) is not None

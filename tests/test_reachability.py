@@ -151,3 +151,17 @@ def test_an_answer_that_is_of_no_use_ends_a_row_of_failures() -> None:
     fail(one, 5.0, Reason.EMPTY, 200)
     fail(one, 10.0)
     assert some(one, 10.0, "failed_scrapes", "failing_seconds") == [1, 0]
+
+
+@pytest.mark.parametrize("reason", [Reason.TRUNCATED, Reason.TIMEOUT, Reason.PROTOCOL])
+def test_a_page_that_began_with_200_and_never_came_is_no_answer(reason: Reason) -> None:
+    one = Reachability()
+    fail(one, 0.0, reason, 200)
+    fail(one, 5.0, reason, 200)
+    assert some(one, 5.0, "failed_scrapes", "failing_seconds", "page_series") == [2, 5, None]
+
+
+def test_a_page_of_no_use_under_another_status_is_no_answer() -> None:
+    one = Reachability()
+    fail(one, 0.0, Reason.EMPTY, 204)
+    assert some(one, 0.0, "failed_scrapes", "failure_status") == [1, 204]

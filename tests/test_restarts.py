@@ -1,7 +1,7 @@
 """Restarts: counted, dated, told from two servers behind one address, and bounded."""
 
 from watchdog.signals.history import Reset
-from watchdog.signals.restarts import CRASH_LOOP_SECONDS, JUMP_SECONDS, MOST_REMEMBERED, Restarts
+from watchdog.signals.restarts import MOST_REMEMBERED, Restarts
 
 FIRST, SECOND = ("m", "0"), ("m", "1")
 
@@ -41,22 +41,22 @@ def test_each_engine_has_its_own_date_and_the_target_the_last() -> None:
 
 def test_restarts_are_forgotten_after_half_an_hour_and_an_engine_keeps_its_date() -> None:
     one = Restarts()
-    one.note([reset()], 0.0, True, "nothing")
-    one.note((), CRASH_LOOP_SECONDS, False, "nothing")
-    assert facts(one, CRASH_LOOP_SECONDS)["restarts"] == 1
-    one.note((), CRASH_LOOP_SECONDS + 1, False, "nothing")
-    assert facts(one, CRASH_LOOP_SECONDS + 1) == {"restarts": 0, "counter_jumps": 0}
-    assert dict(one.engine_facts(FIRST, 7200.0)) == {"seconds_since_restart": 7200}
+    one.note([reset()], 5000.0, True, "nothing")
+    one.note((), 6800.0, False, "nothing")
+    assert facts(one, 6800.0)["restarts"] == 1
+    one.note((), 6800.5, False, "nothing")
+    assert facts(one, 6800.5) == {"restarts": 0, "counter_jumps": 0}
+    assert dict(one.engine_facts(FIRST, 12_200.0)) == {"seconds_since_restart": 7200}
 
 
 def test_a_fall_without_a_failed_scrape_is_a_jump_for_two_minutes() -> None:
     one = Restarts()
-    one.note([reset()], 0.0, False, "nothing")
-    assert facts(one, 0.0) == {"restarts": 1, "counter_jumps": 1, "seconds_since_restart": 0}
-    one.note((), JUMP_SECONDS, False, "nothing")
-    assert facts(one, JUMP_SECONDS)["counter_jumps"] == 1
-    one.note((), JUMP_SECONDS + 1, False, "nothing")
-    assert facts(one, JUMP_SECONDS + 1)["counter_jumps"] == 0
+    one.note([reset()], 5000.0, False, "nothing")
+    assert facts(one, 5000.0) == {"restarts": 1, "counter_jumps": 1, "seconds_since_restart": 0}
+    one.note((), 5120.0, False, "nothing")
+    assert facts(one, 5120.0)["counter_jumps"] == 1
+    one.note((), 5120.5, False, "nothing")
+    assert facts(one, 5120.5)["counter_jumps"] == 0
 
 
 def test_jumps_one_after_the_other_are_two_servers_and_no_crashes() -> None:
