@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from watchdog.diagnosis.incidents import IncidentBook
+from watchdog.diagnosis.incidents import IncidentBook, Restored
 from watchdog.diagnosis.judge import Case, judge
 from watchdog.diagnosis.remedies import ServerContext, reconcile
 from watchdog.diagnosis.rules import RuleSet
@@ -33,6 +33,10 @@ class Fleet:
         """Goes over to another rule set."""
         self._book.replace_rules(rules, wall)
         self._rules = tuple(rule for rule in rules.rules if rule.scope is Scope.FLEET)
+
+    def restore(self, stored: Iterable[Restored], at: float) -> None:
+        """Takes up the incidents that a process before this one left."""
+        self._book.restore(stored, at)
 
     def observe(
         self, snapshots: Iterable[Snapshot], at: float, wall: float

@@ -24,13 +24,6 @@ class Step(NamedTuple):
     wall: float
 
 
-class _Fleet(Fleet):
-    """A fleet that can go on where a process before this one ended."""
-
-    def restore(self, stored: Iterable[Restored], at: float) -> None:
-        self._book.restore(stored, at)
-
-
 class FleetWatch:
     """`cycle` is the job that runs each interval; `errors` counts those that raised."""
 
@@ -39,7 +32,7 @@ class FleetWatch:
     ) -> None:
         self.incidents: tuple[Incident, ...] = ()
         self.errors = 0
-        self._fleet = _Fleet(rules)
+        self._fleet = Fleet(rules)
         self._snapshots = snapshots
         self._publish = publish
         self._step = threading.Lock()

@@ -104,7 +104,7 @@ def test_f78_polls_are_answered_at_once_while_scrapes_hang_and_trigger_none(tmp_
     """1,000 polls of four clients in another process; a hung scrape takes its whole deadline."""
     with (
         Server([request, hang]) as server,
-        running(tmp_path, TargetSettings.model_validate(server.url), scrape={"interval_seconds": 60}) as site,
+        running(tmp_path, TargetSettings.model_validate(server.url), scrape={"interval_seconds": 20}) as site,
     ):
         eventually(lambda: server.connections)
         command = [sys.executable, "-c", POLLS, str(site.port)]
