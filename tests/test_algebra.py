@@ -34,6 +34,7 @@ from watchdog.signals.algebra import (
     Slope,
     TimeShareAbove,
     View,
+    WholeSteps,
     interpolate,
 )
 from watchdog.signals.history import (
@@ -295,3 +296,11 @@ def test_quantiles_stay_within_the_bounds_of_their_bucket(
     buckets.append((inf, float(total)))
     found = interpolate(buckets, quantile) if total else None
     assert found is None or 0 <= found <= len(counts) * step * 1.000001
+
+
+def test_a_request_holds_whole_blocks() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    looking = view(history, tokens=149.0, block=256.0)
+    assert WholeSteps(Fact("tokens"), Fact("block")).evaluate(looking) == 256
+    assert WholeSteps(Fact("tokens"), Fact("absent")).evaluate(looking) == 149
+    assert WholeSteps(Fact("absent"), Fact("block")).evaluate(looking) is None

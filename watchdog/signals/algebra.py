@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from math import isinf, isnan
+from math import ceil, isinf, isnan
 
 from watchdog.model import Subject
 from watchdog.signals.history import Frame, Selector, Span
@@ -839,6 +839,25 @@ class Bounded(Node):
         if not isinf(self.lowest):
             text = f"clamp_min({text}, {self.lowest:g})"
         return text if isinf(self.highest) else f"clamp_max({text}, {self.highest:g})"
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSteps(Node):
+    """A node rounded up to whole steps of another; as it is where the step is unknown."""
+
+    node: Node
+    step: Node
+
+    def evaluate(self, view: View) -> float | None:
+        value = self.node.evaluate(view)
+        step = None if value is None else self.step.evaluate(view)
+        return value if value is None or not step or step < 0 else ceil(value / step) * step
+
+    def promql(self, window: str) -> str:
+        return self.node.promql(window)
 
     def children(self) -> tuple[Node, ...]:
         return (self.node,)

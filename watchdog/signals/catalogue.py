@@ -36,6 +36,7 @@ from watchdog.signals.algebra import (
     Slope,
     TimeShareAbove,
     View,
+    WholeSteps,
     WindowSeconds,
 )
 from watchdog.signals.history import Selector
@@ -102,6 +103,8 @@ _computed_prompt_tokens = First(
 _prompt_mean = First((Mean(_PROMPT), _prompt_tokens_per_first_token))
 _output_mean = First((Mean(_OUTPUT), Ratio(_generation_tokens, _first_tokens, 5.0)))
 _request_tokens = _prompt_mean + _output_mean
+# A request holds whole blocks: 149 tokens in blocks of 256 take 256.
+_request_room = WholeSteps(_request_tokens, Label(_CONFIG, "block_size"))
 _ttft_mean = Mean(_TTFT)
 _prefill_mean = Mean(_PREFILL)
 _finishes_by = {
@@ -331,14 +334,14 @@ def _kv_pool() -> Iterator[Signal]:
     yield Signal(
         "request_pool_ratio",
         "ratio",
-        "Share of the pool that a mean request takes at its end.",
-        _request_tokens / Fact("pool_tokens"),
+        "Share of the pool that a mean request takes at its end, in whole blocks.",
+        _request_room / Fact("pool_tokens"),
     )
     yield Signal(
         "requests_that_fit",
         "requests",
-        "Mean requests the pool holds at once.",
-        Fact("pool_tokens") / _request_tokens,
+        "Mean requests the pool holds at once, each in whole blocks.",
+        Fact("pool_tokens") / _request_room,
     )
     yield Signal(
         "gpu_memory_utilization_ratio",
