@@ -221,7 +221,9 @@ def test_age_is_the_time_since_anything_moved() -> None:
 
 
 def test_clients_that_left_are_seen_after_progress_stopped_however_long_ago() -> None:
-    def held(connections: Sequence[float], running: Sequence[float], tokens: Sequence[float]) -> dict[float, str]:
+    def held(
+        connections: Sequence[float], running: Sequence[float], tokens: Sequence[float]
+    ) -> dict[float, str]:
         return {
             5.0 * index: page(generation_tokens_total=token, num_requests_running=batch)
             + f"process_open_fds {30 + connection}\n"
