@@ -295,6 +295,7 @@ def test_a_rule_that_is_gone_resolves_its_incident_once() -> None:
         ("cause", State.RESOLVED)
     ]
     assert one.update([], 15, 85) == ()
+    assert one.incidents() == ()
 
 
 def test_severity_only_rises_while_it_fires() -> None:
@@ -404,3 +405,173 @@ def test_only_what_a_cause_explains_is_in_its_wake() -> None:
         "other": State.FIRING,
         "slow": State.PENDING,
     }
+
+
+def test_a_pending_one_that_ends_is_told_as_over_and_is_gone() -> None:
+    one = book()
+    one.update([says(YES)], 0, 100)
+    [change] = one.update([says(NO)], 5, 105)
+    assert (change.before, change.incident.state, change.at) == (State.PENDING, State.RESOLVED, 105)
+    assert change.incident.resolved_at == 105
+    assert one.incidents() == ()
+
+
+def test_what_is_over_is_over_when_it_is_seen_to_be() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 100)
+    [change] = one.update([says(NO)], 50, 150)
+    assert (change.incident.resolved_at, change.at) == (150, 150)
+
+
+def test_the_end_of_an_engine_that_is_gone_is_told_once_and_that_of_a_pending_one_never() -> None:
+    one = book(rule(wait=0), rule("slow", 60))
+    one.update([says(YES), says(YES, "slow")], 0, 0)
+    assert one.update([], GONE_SECONDS, 0) == ()
+    [change] = one.update([], GONE_SECONDS + 1, 700)
+    assert (change.incident.key.rule, change.before, change.at) == ("cause", State.FIRING, 700)
+    assert [each.key.rule for each in one.incidents()] == ["cause"]
+    assert one.update([], GONE_SECONDS + 2, 701) == ()
+
+
+def test_quiet_time_begins_at_nothing_after_each_yes() -> None:
+    states = play(book(rule(wait=0, keep=6)), [YES, NO, YES, NO, NO, NO])
+    assert states == [State.FIRING] * 5 + [None]
+
+
+@pytest.mark.parametrize(("gap", "state"), [(60, State.FIRING), (61, State.PENDING)])
+def test_a_gap_of_more_than_a_minute_is_no_time_that_was_watched(gap: float, state: State) -> None:
+    assert GAP_SECONDS == 60
+    one = book(rule(wait=60))
+    one.update([says(YES)], 0, 0)
+    one.update([says(YES)], gap, gap)
+    assert one.incidents()[0].state is state
+
+
+def test_a_clock_that_runs_backwards_takes_no_time_away() -> None:
+    one = book(rule(wait=10))
+    for at in (0, 8, 2, 4):
+        one.update([says(YES)], at, 0)
+    assert one.incidents()[0].state is State.FIRING
+
+
+def test_a_short_wait_is_a_wait() -> None:
+    assert play(book(rule(wait=0.5)), [YES, YES]) == [State.PENDING, State.FIRING]
+
+
+def test_a_cause_leads_even_where_what_it_explains_is_worse() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool"), says(YES, "slow", severity=Severity.CRITICAL)], 0, 0)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "pool"
+
+
+def test_the_older_of_two_equals_leads_and_then_the_first_by_name() -> None:
+    one = book(rule("b", 0), rule("a", 0), rule("c", 0))
+    one.update([says(YES, "c")], 0, 10)
+    one.update([says(YES, "a"), says(YES, "b"), says(YES, "c")], 5, 15)
+    assert [each.key.rule for each in one.incidents()] == ["c", "a", "b"]
+
+
+def test_incidents_are_in_order_of_state_then_severity_then_age() -> None:
+    names = ("over", "waits", "note", "young", "old", "bad")
+    one = book(*(rule(name, 60 if name == "waits" else 0, keep=0) for name in names))
+    said = {"old": Severity.WARNING, "over": Severity.WARNING}
+    one.update([says(YES, name, severity=each) for name, each in said.items()], 0, 0)
+    one.update([says(YES, "old"), says(NO, "over"), says(YES, "note", severity=Severity.INFO)], 5, 5)
+    later = {
+        "old": Severity.WARNING,
+        "young": Severity.WARNING,
+        "bad": Severity.CRITICAL,
+        "waits": Severity.CRITICAL,
+    }
+    one.update(
+        [says(YES, name, severity=each) for name, each in later.items()]
+        + [says(YES, "note", severity=Severity.INFO)],
+        10,
+        10,
+    )
+    assert [each.key.rule for each in one.incidents()] == ["bad", "old", "young", "note", "waits", "over"]
+
+
+def test_one_engine_explains_what_the_whole_target_feels_and_the_other_way_round() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool"), says(YES, "slow", TARGET)], 0, 0)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {"pool": (), "slow": ("pool",)}
+    other = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other.update([says(YES, "pool", TARGET), says(YES, "slow")], 0, 0)
+    assert {each.key.rule: each.symptoms for each in other.incidents()} == {"pool": ("slow",), "slow": ()}
+
+
+def test_what_cannot_be_seen_itself_explains_nothing_by_that() -> None:
+    one = book(rule("down", 0, scope=Scope.TARGET), rule("pool", 0))
+    one.update([says(YES, "down", TARGET), says(YES, "pool")], 0, 0)
+    one.update([], 5, 5)
+    assert all(each.unknown and not each.explained_by for each in one.incidents())
+    one.update([says(YES, "pool")], 10, 10)
+    assert all(not each.explained_by for each in one.incidents())
+
+
+def test_a_rule_that_is_not_known_has_no_incidents() -> None:
+    one = book()
+    assert one.update([says(YES, "stranger")], 0, 0) == ()
+    one.restore([], 0)
+    assert one.incidents() == ()
+
+
+def test_incidents_of_rules_that_are_gone_are_not_taken_up() -> None:
+    before = book(rule("old", 0))
+    before.update([says(YES, "old")], 0, 0)
+    after = book(rule("new", 0))
+    after.restore([Restored(each, 0.0) for each in before.incidents()], 100.0)
+    assert after.incidents() == ()
+    assert after.lead() is None
+
+
+def test_an_incident_taken_up_is_unknown_until_its_rule_speaks_and_goes_with_its_engine() -> None:
+    before = book(rule(wait=0, keep=0))
+    before.update([says(YES)], 0, 50)
+    one = book(rule(wait=0, keep=0))
+    one.restore([Restored(each, 0.0) for each in before.incidents()], 1000.0)
+    assert [each.unknown for each in one.incidents()] == [True]
+    one.update([], 1000.0 + GONE_SECONDS, 0)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([says(YES)], 1601.0, 60)
+    [incident] = one.incidents()
+    assert (incident.unknown, incident.firing_since) == (False, 50)
+
+
+def test_what_is_told_of_an_incident_is_what_was_found_last() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    told = Finding("cause", ENGINE, YES, Severity.WARNING, cause="now more", unhelpful=("nothing",))
+    one.update([told], 5, 5)
+    [incident] = one.incidents()
+    assert (incident.cause, incident.unhelpful, incident.runbook) == (
+        "now more",
+        ("nothing",),
+        "docs/causes.md#cause",
+    )
+    assert one.pending_seconds() == {incident.key: 5.0}
+
+
+def test_time_in_which_nobody_knew_does_not_count_as_held_nor_as_quiet() -> None:
+    one = book(rule(wait=20, keep=20))
+    for at, truth in ((0, YES), (10, UNKNOWN), (20, YES), (30, YES)):
+        one.update([says(truth)], at, at)
+    assert one.incidents()[0].state is State.PENDING
+    one.update([says(YES)], 40, 40)
+    assert one.incidents()[0].state is State.FIRING
+    for at, truth in ((50, NO), (60, UNKNOWN), (70, NO), (80, NO)):
+        one.update([says(truth)], at, at)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([says(NO)], 90, 90)
+    assert one.incidents()[0].state is State.RESOLVED
+
+
+def test_steps_of_less_than_a_second_count() -> None:
+    assert play(book(rule(wait=1)), [YES, YES, YES], interval=0.5) == [
+        State.PENDING,
+        State.PENDING,
+        State.FIRING,
+    ]
