@@ -16,6 +16,7 @@ from watchdog.signals.history import (
     MOST_VALUES,
     History,
     Selector,
+    Span,
     baseline_span,
     life_span,
     now_span,
@@ -252,11 +253,50 @@ def test_that_pages_went_for_want_of_memory_is_told(monkeypatch: pytest.MonkeyPa
     assert not all(told[20:])
 
 
-def test_after_all_was_forgotten_nothing_is_known() -> None:
-    history = history_of((at, counting(at)) for at in range(0, 61, 5))
-    history.clear()
-    assert not history.frames
+def test_a_shape_of_its_own_makes_a_page_dear() -> None:
+    layout = history_of([(0, engines_of(3))]).frames[-1].layout
+    assert layout.weight > 60 * 3 + 2000 * 3
+
+
+def test_the_whole_target_has_a_life_from_its_first_page_on() -> None:
+    history = history_of((at, "process_open_fds 12\n") for at in range(3, 50, 5))
+    span = life_span(history, Subject("t"))
+    assert span is not None
+    assert span.seconds == 45
     assert history.subjects() == ()
-    assert history.epoch("m", "0") is None
-    assert now_span(history, ENGINE) is None
     assert life_span(history, ENGINE) is None
+    assert life_span(history_of([]), Subject("t")) is None
+
+
+def test_a_series_seen_again_keeps_the_time_it_was_first_seen_while_that_is_remembered() -> None:
+    extra = line("num_preemptions_total", 1.0)
+    history = history_of((at, counting(at) + (extra if at % 20 else "")) for at in range(0, 101, 5))
+    key = ("vllm:num_preemptions_total", frozenset({("model_name", "m"), ("engine", "0")}))
+    assert history.first_seen(key) == 5
+    assert history.first_seen(("vllm:other", frozenset())) is None
+
+
+def test_an_engine_that_comes_back_counts_from_when_it_was_seen() -> None:
+    other = page('model_name="m",engine="1"', generation_tokens_total=5000.0)
+    history = history_of((at, counting(at) + (other if at >= 20 else "")) for at in range(0, 61, 5))
+    assert history.epoch("m", "1") == 20
+    span = now_span(history, Subject("t", "m", "1"))
+    assert span is not None
+    assert span.increase(TOKENS) == 0
+
+
+def test_a_window_needs_two_pages_and_a_series_on_the_last() -> None:
+    history = history_of((at, counting(at)) for at in range(0, 61, 5))
+    span = now_span(history, ENGINE)
+    assert span is not None
+    assert span.increase(Selector("vllm:num_preemptions_total")) is None
+    assert Span(history, span.frames[:1], ENGINE).increase(TOKENS) is None
+    assert Span(history, [], ENGINE).seconds == 0
+
+
+def test_a_series_of_the_whole_process_that_is_born_inside_the_window_counts_from_zero() -> None:
+    text = 'http_requests_total{handler="/"} 9\n'
+    history = history_of((at, counting(at) + (text if at >= 40 else "")) for at in range(0, 61, 5))
+    span = now_span(history, Subject("t"))
+    assert span is not None
+    assert span.increase(Selector("http_requests_total")) == 9

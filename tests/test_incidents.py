@@ -328,9 +328,9 @@ def test_what_is_over_stays_to_be_seen_for_a_quarter_of_an_hour() -> None:
     one = book(rule(wait=0, keep=0))
     one.update([says(YES)], 0, 0)
     one.update([says(NO)], 5, 5)
-    one.update([says(NO)], 5 + RESOLVED_RETENTION_SECONDS, 0)
+    one.update([says(NO)], 905, 0)
     assert [incident.state for incident in one.incidents()] == [State.RESOLVED]
-    one.update([says(NO)], 6 + RESOLVED_RETENTION_SECONDS, 0)
+    one.update([says(NO)], 906, 0)
     assert one.incidents() == ()
 
 
@@ -575,3 +575,35 @@ def test_steps_of_less_than_a_second_count() -> None:
         State.PENDING,
         State.FIRING,
     ]
+
+
+def test_one_that_comes_again_takes_its_own_place_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidents, "MOST_INCIDENTS", 2)
+    one = book(rule(wait=0, keep=0))
+    first, second = ENGINE, Subject("t", "m", "1")
+    one.update([says(YES, subject=first), says(YES, subject=second)], 0, 0)
+    one.update([says(NO, subject=first), says(YES, subject=second)], 5, 5)
+    one.update([says(NO, subject=first), says(NO, subject=second)], 10, 10)
+    one.update([says(NO, subject=first), says(YES, subject=second)], 15, 15)
+    assert {each.key.engine: each.state for each in one.incidents()} == {
+        "0": State.RESOLVED,
+        "1": State.FIRING,
+    }
+
+
+def test_info_explains_info() -> None:
+    info = Severity.INFO
+    one = book(rule("note", 0, severity=info, explains=["detail"]), rule("detail", 0, severity=info))
+    one.update([says(YES, "note", severity=info), says(YES, "detail", severity=info)], 0, 0)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {"note": (), "detail": ("note",)}
+
+
+def test_what_is_wide_and_cannot_be_seen_is_not_explained_by_what_is_wide_and_can() -> None:
+    one = book(rule("down", 0, scope=Scope.TARGET), rule("odd", 0, scope=Scope.TARGET), rule("pool", 0))
+    one.update([says(YES, "odd", TARGET), says(YES, "pool")], 0, 0)
+    one.update([says(YES, "down", TARGET)], 5, 5)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {
+        "down": (),
+        "odd": (),
+        "pool": ("down",),
+    }

@@ -209,14 +209,6 @@ class History:
         self._trim(at)
         return resets
 
-    def clear(self) -> None:
-        """Forgets all frames: what was seen before says nothing about what comes."""
-        self.frames.clear()
-        self.times.clear()
-        self._held_values = 0
-        self._epochs.clear()
-        self._first_seen.clear()
-
     def epoch(self, model_name: str, engine: str) -> float | None:
         """Since when this engine's counters run without a break; None for one never seen."""
         return self._epochs.get((model_name, engine))
