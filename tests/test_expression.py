@@ -409,6 +409,39 @@ def test_a_clause_is_shown_with_its_values(text: str, values: Values, shown: str
     assert evidence.clause == text
 
 
+@pytest.mark.parametrize(
+    ("text", "values", "shown"),
+    [
+        ("a > 1 or b > 1", {"a": 0.0, "b": 2.0}, "b (2) > 1"),
+        ("a > 1 or b > 1", {"a": 3.0, "b": 2.0}, "a (3) > 1 or b (2) > 1"),
+        ("a > 1 or b > 1", {"a": 3.0}, "a (3) > 1"),
+        ("a > 1 or b > 1", {"a": 1.0}, "a (1) > 1 or b (unknown) > 1"),
+        (
+            "kv_usage_ratio > 0 and (a > 1 or b > 1)",
+            {"kv_usage_ratio": 0.5, "b": 2.0},
+            "kv_usage_ratio (0.5) > 0 and b (2) > 1",
+        ),
+        (
+            "kv_usage_ratio > 0 and (a > 1 or b > 1)",
+            {"kv_usage_ratio": 0.5, "a": 2.0, "b": 2.0},
+            "kv_usage_ratio (0.5) > 0 and (a (2) > 1 or b (2) > 1)",
+        ),
+        (
+            "(known(a) and (a > 1 or (known(b) and b > 1))) or kv_usage_ratio > 0",
+            {"b": 2.0, "a": 1.0},
+            "b (2) > 1",
+        ),
+        ("known(a) or b > 1", {"a": 2.0}, "known(a)"),
+        ("not (a > 5 or b > 5)", {"a": 2.0, "b": 1.0}, "not (a (2) > 5 or b (1) > 5)"),
+        ("0 < a < 2 or b > 1", {"a": 1.0}, "0 < a (1) < 2"),
+    ],
+)
+def test_of_alternatives_those_are_shown_that_hold(text: str, values: Values, shown: str) -> None:
+    evidence = render(parse(text, SIGNALS, PARAMETERS), values.get)
+    assert evidence.text == shown
+    assert evidence.clause == text
+
+
 def test_evidence_holds_the_values_by_name() -> None:
     evidence = render(parse("a + b > limit", SIGNALS, PARAMETERS), {"a": 1.0}.get)
     assert dict(evidence.values) == {"a": 1.0, "b": None, "limit": 0.75}

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from watchdog.diagnosis.evaluation import Lookup, finite, number_function, truth_function
-from watchdog.diagnosis.grammar import Name, NumberNode, tree
+from watchdog.diagnosis.grammar import NumberNode, tree
+from watchdog.diagnosis.shown import Shown, number_text, shown_of
 from watchdog.model import Evidence, Truth
-from watchdog.signals.number import AtLeast
 
 __all__ = ["Expression", "Lookup", "number_text", "parse", "render"]
 
@@ -28,8 +28,8 @@ class Expression:
     parameters: Mapping[str, float] = field(hash=False)
     truth: Callable[[Lookup], Truth] = field(compare=False, repr=False)
     number: Callable[[Lookup], float | None] = field(compare=False, repr=False)
-    shown: tuple[tuple[int, str], ...] = field(compare=False, repr=False)
-    """Where a value is put when it is printed: the column after a name, and the name."""
+    shown: Shown = field(compare=False, repr=False)
+    """How it is printed."""
 
     def missing(self, lookup: Lookup) -> tuple[str, ...]:
         """The signals it reads that have no value now."""
@@ -52,30 +52,19 @@ def parse(text: str, known: Collection[str], parameters: Mapping[str, float] = N
         parameters=MappingProxyType({name: parameters[name] for name in used if name in parameters}),
         truth=_no_truth if isinstance(root, NumberNode) else truth_function(root, parameters),
         number=number_function(root, parameters) if isinstance(root, NumberNode) else _no_number,
-        shown=tuple((name.column + len(name.name), name.name) for name in names if isinstance(name, Name)),
+        shown=shown_of(text, root, names, parameters),
     )
 
 
 def render(expression: Expression, lookup: Lookup) -> Evidence:
-    """The clause as written, with each name's value behind it: `kv_usage_peak_ratio (0.98) > 0.75`."""
+    """The clause with each name's value behind it: `kv_usage_peak_ratio (0.98) > 0.75`.
+
+    Of a clause that holds, only the alternatives that hold are printed.
+    """
     values = {name: finite(lookup(name)) for name in expression.names} | dict(expression.parameters)
-    pieces, start = [], 0
-    for end, name in expression.shown:
-        pieces.append(f"{expression.text[start:end]} ({number_text(values[name])})")
-        start = end
-    pieces.append(expression.text[start:])
-    return Evidence(expression.text, MappingProxyType(values), " ".join("".join(pieces).split()))
-
-
-def number_text(value: float | None) -> str:
-    """A number as a person writes it: four digits or all of a whole part; "unknown", ">= x" for a bound."""
-    if value is None:
-        return "unknown"
-    mark = ">= " if isinstance(value, AtLeast) else ""
-    plain = float(value)
-    if plain == int(plain) or abs(plain) >= 1000:
-        return mark + (f"{plain:.0f}" if abs(plain) < 1e15 else f"{plain:.4g}")
-    return mark + f"{plain:.4g}"
+    holds = expression.is_clause and expression.truth(lookup) is Truth.YES
+    text = expression.shown.held(values, lookup) if holds else expression.shown.whole(values)
+    return Evidence(expression.text, MappingProxyType(values), " ".join(text.split()))
 
 
 def _no_truth(_lookup: Lookup) -> Truth:

@@ -123,11 +123,15 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Two or more truths joined by `and` or by `or`."""
+    """Two or more truths joined by `and` or by `or`.
+
+    `spans` are where the operands stand in the text; none for a chain such as `0 < a < 1`.
+    """
 
     column: int
     operator: str
     operands: tuple["TruthNode", ...]
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 NumberNode = Number | Name | Negative | Arithmetic | Extreme
@@ -213,6 +217,12 @@ class _Reader:
     def _next(self) -> Token:
         return self._tokens[self._at]
 
+    @property
+    def _end(self) -> int:
+        """Where the last token taken ends."""
+        last = self._tokens[self._at - 1]
+        return last.column + len(last.text)
+
     def _take(self) -> Token:
         token = self._tokens[self._at]
         self._at += 1
@@ -230,14 +240,17 @@ class _Reader:
             raise ExpressionError(f"nested deeper than {MAX_NESTING}", self._next.column)
 
     def _junction(self, operator: str) -> Node:
+        begin = self._next.column
         first = self._conjunct() if operator == "or" else self._negated()
         if self._next.text != operator:
             return first
-        operands = [_truth(first)]
+        operands, spans = [_truth(first)], [(begin, self._end)]
         while self._next.text == operator:
             self._take()
+            begin = self._next.column
             operands.append(_truth(self._conjunct() if operator == "or" else self._negated()))
-        return Junction(first.column, operator, tuple(operands))
+            spans.append((begin, self._end))
+        return Junction(first.column, operator, tuple(operands), tuple(spans))
 
     def _conjunct(self) -> Node:
         return self._junction("and")
