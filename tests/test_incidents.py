@@ -607,3 +607,23 @@ def test_what_is_wide_and_cannot_be_seen_is_not_explained_by_what_is_wide_and_ca
         "odd": (),
         "pool": ("down",),
     }
+
+
+@pytest.mark.parametrize(("wait", "state"), [(30, State.FIRING), (300, State.PENDING)])
+def test_what_fired_before_a_restart_does_not_wait_again_for_a_reload(wait: float, state: State) -> None:
+    before = book(rule(wait=0))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=30))
+    one.restore([Restored(each, 0.0) for each in before.incidents()], 1000.0)
+    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    assert [each.state for each in one.incidents()] == [state]
+
+
+def test_what_was_pending_before_a_restart_has_still_to_wait_for_the_rest() -> None:
+    before = book(rule(wait=30))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=30))
+    one.restore([Restored(each, 20.0) for each in before.incidents()], 1000.0)
+    for at, state in ((1000, State.PENDING), (1005, State.PENDING), (1010, State.FIRING)):
+        one.update([says(YES)], at, at)
+        assert one.incidents()[0].state is state

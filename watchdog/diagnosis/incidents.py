@@ -112,11 +112,15 @@ class IncidentBook:
         """Takes up what was stored by a process before this one; the time in between counts for nothing."""
         self._firing = None
         for one in stored:
-            if self._rules.find(one.incident.key.rule) is None:
+            rule = self._rules.find(one.incident.key.rule)
+            if rule is None:
                 continue
             incident = replace(one.incident, unknown=True)
+            # What fires has waited long enough, whatever was counted: a reload must not ask it to wait again.
+            least = rule.for_seconds if incident.state is State.FIRING else 0.0
+            waited = max(one.pending_seconds, least)
             self._entries[incident.key] = _Entry(
-                incident, at, Truth.UNKNOWN, pending_seconds=one.pending_seconds, seen_at=at
+                incident, at, Truth.UNKNOWN, pending_seconds=waited, seen_at=at
             )
 
     def replace_rules(self, rules: RuleSet, wall: float) -> None:
