@@ -201,6 +201,13 @@ def test_a_fixed_value_may_quote_signals_that_must_be_known(tmp_path: Path) -> N
         ("{waiting:.1f}", AtLeast(2.0), ">= 2.0"),
         ("{waiting}", AtLeast(2.0), ">= 2"),
         ("{{waiting}} {half:.2f}", 1.0, "{waiting} 0.50"),
+        ("{half:.1f} s[, {waiting:.0f} wait].", 3.0, "0.5 s, 3 wait."),
+        ("{half:.1f} s[, {waiting:.0f} wait].", None, "0.5 s."),
+        ("[{waiting:.0f} wait, ]{half:.1f} s[, {half} of {waiting}]", None, "0.5 s"),
+        ("[{half}][{waiting}]", None, "0.5"),
+        ("[[{waiting}]] and [[a]]", None, "[unknown] and [a]"),
+        ("[[[{waiting}]", 2.0, "[2"),
+        ("[{{[[{waiting}]]}}]", 2.0, "{[2]}"),
     ],
 )
 def test_a_text_is_rendered(text: str, value: float | None, shown: str) -> None:
@@ -225,6 +232,11 @@ def test_a_text_is_rendered(text: str, value: float | None, shown: str) -> None:
         ("{waiting:d}", 0, "is not a format"),
         ("ab {waiting", 3, "the braces do not match"),
         ("ab waiting}", 0, "the braces do not match"),
+        ("ab [{waiting}", 3, "`[` without `]`"),
+        ("ab {waiting}]", 12, "`]` without `[`"),
+        ("[{waiting} [{half}]]", 11, "an optional part in an optional part"),
+        ("ab [cd]", 3, "an optional part without a value"),
+        ("ab [{wating}]", 5, "no signal is named `wating`"),
     ],
 )
 def test_a_text_with_anything_but_names_and_formats_is_refused(text: str, column: int, message: str) -> None:
@@ -238,6 +250,9 @@ def test_a_text_may_quote_the_facts_that_are_no_numbers() -> None:
     template = Template.read("{failure} ({version})", SIGNALS)
     assert template.names == ()
     assert render_text(template, dict[str, float]().get, texts={"failure": "refused"}) == "refused (unknown)"
+    optional = Template.read("{failure}[ ({version})][ {value}]", SIGNALS, has_value=True)
+    assert render_text(optional, dict[str, float]().get, texts={"failure": "refused"}) == "refused"
+    assert render_text(optional, dict[str, float]().get, "7", {"failure": "a", "version": "b"}) == "a (b) 7"
 
 
 def test_the_rules_own_tests_pass(rule: Rule) -> None:

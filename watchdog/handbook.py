@@ -29,6 +29,7 @@ def causes_document(rules: RuleSet) -> str:
         "Made from the rule files by `make docs`; a test keeps it in step.",
         "`vllm-watchdog rules show ID` prints one cause.",
         "`{name:format}` stands for a value that the service puts in; [signals](signals.md) explains the names.",
+        "What stands in `[ ]` is left out where a value in it is unknown.",
         "",
         "| cause | severity | what it says |",
         "|---|---|---|",

@@ -1,4 +1,7 @@
-"""Texts of a rule with values put in: `{waiting_last:.0f} requests wait`."""
+"""Texts of a rule with values put in: `{waiting_last:.0f} requests wait[, {running_last:.0f} run]`.
+
+What stands in square brackets is left out where a value in it is unknown. `[[` and `]]` are plain brackets.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,6 +18,7 @@ VALUE = "value"
 TEXTS = frozenset({"failure", "last_words", "blind", "version"})
 """What a text may quote that is no number: the last failure, what fired before restarts, what is missing."""
 _FORMAT = re.compile(r"(?:,?(?:\.[0-9])?[feg%])?")
+_BRACKET = re.compile(r"\{\{|\{[^}]*\}|\[\[|\]\]|\[|\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -26,12 +30,20 @@ class Part(NamedTuple):
     specification: str
 
 
+class Section(NamedTuple):
+    """A stretch of a text: an optional one vanishes where a value in it is unknown."""
+
+    parts: tuple[Part, ...]
+    is_optional: bool
+
+
 class Template(str):
     """The text as written, read once: its parts, the signals it reads and the parameters bound into it."""
 
-    __slots__ = ("names", "parameters", "parts")
+    __slots__ = ("names", "parameters", "parts", "sections")
 
     parts: tuple[Part, ...]
+    sections: tuple[Section, ...]
     names: tuple[str, ...]
     parameters: Mapping[str, float]
 
@@ -46,7 +58,8 @@ class Template(str):
         """Read a text whose fields are signals, parameters and, where it has one, the remedy's `{value}`.
 
         Raises:
-            ExpressionError: for an unknown name, and for anything in a field but a name and a plain format.
+            ExpressionError: for an unknown name, for anything in a field but a name and a plain format, and
+                for brackets that do not match.
         """
         parts = _parts(text)
         for part in parts:
@@ -61,6 +74,7 @@ class Template(str):
         used = dict.fromkeys(part.name for part in parts if part.name)
         template = cls(text)
         template.parts = parts
+        template.sections = _sections(text)
         template.names = tuple(name for name in used if name not in {*parameters, *TEXTS, VALUE})
         template.parameters = {name: parameters[name] for name in used if name in parameters}
         return template
@@ -71,20 +85,33 @@ def render_text(
 ) -> str:
     """The text with its values: "unknown" where there is none, ">= x" for a lower bound.
 
-    `value` is the remedy's own, already as text; `texts` are those of TEXTS.
+    An optional part with an unknown value is left out. `value` is the remedy's own, already as text; `texts`
+    are those of TEXTS.
     """
     pieces = []
-    for literal, name, specification in template.parts:
-        pieces.append(literal)
-        if name == VALUE:
-            pieces.append("unknown" if value is None else value)
-        elif name in TEXTS:
-            pieces.append(texts.get(name, "unknown"))
-        elif name in template.parameters:
-            pieces.append(_formatted(template.parameters[name], specification))
-        elif name:
-            pieces.append(_formatted(finite(lookup(name)), specification))
+    for section in template.sections:
+        shown = [_shown(part, template, lookup, value, texts) for part in section.parts]
+        if section.is_optional and None in shown:
+            continue
+        for part, text in zip(section.parts, shown, strict=True):
+            pieces += [part.literal, "unknown" if text is None else text]
     return "".join(pieces)
+
+
+def _shown(
+    part: Part, template: Template, lookup: Lookup, value: str | None, texts: Mapping[str, str]
+) -> str | None:
+    """A field's value as text, empty where there is no field; None where it is unknown."""
+    if not part.name:
+        return ""
+    if part.name == VALUE:
+        return value
+    if part.name in TEXTS:
+        return texts.get(part.name)
+    number = template.parameters.get(part.name)
+    if number is None:
+        number = finite(lookup(part.name))
+    return None if number is None else _formatted(number, part.specification)
 
 
 def value_format(text: str) -> str:
@@ -99,10 +126,42 @@ def value_format(text: str) -> str:
     return text
 
 
-def _formatted(value: float | None, specification: str) -> str:
-    if value is None or not specification:
-        return number_text(value)
-    return format(value, specification)
+def _formatted(value: float, specification: str) -> str:
+    return format(value, specification) if specification else number_text(value)
+
+
+def _sections(text: str) -> tuple[Section, ...]:
+    """The text cut at its brackets; those within braces are none."""
+    sections = []
+    begin, opened = 0, None
+    for match in _BRACKET.finditer(text):
+        if match.group() not in {"[", "]"}:
+            continue
+        column = match.start()
+        if match.group() == "[":
+            if opened is not None:
+                raise ExpressionError("an optional part in an optional part", column, "[[ is a plain bracket")
+            opened = column
+        elif opened is None:
+            raise ExpressionError("`]` without `[`", column, "]] is a plain bracket")
+        sections.append(_section(text[begin:column], match.group() == "]"))
+        if match.group() == "]":
+            if not any(part.name for part in sections[-1].parts):
+                raise ExpressionError(
+                    "an optional part without a value", opened or 0, "[[ is a plain bracket"
+                )
+            opened = None
+        begin = match.end()
+    if opened is not None:
+        raise ExpressionError("`[` without `]`", opened, "[[ is a plain bracket")
+    return (*sections, _section(text[begin:], is_optional=False))
+
+
+def _section(text: str, is_optional: bool) -> Section:
+    parts = (
+        part._replace(literal=part.literal.replace("[[", "[").replace("]]", "]")) for part in _parts(text)
+    )
+    return Section(tuple(parts), is_optional)
 
 
 def _parts(text: str) -> tuple[Part, ...]:
