@@ -11,7 +11,7 @@ from tests.pages import LABELS, failed, line, page, scrape
 from tests.watching import firing, lead, monitor, shipped_rules, watch
 from watchdog.diagnosis.incidents import Restored
 from watchdog.diagnosis.rules import RuleSet, load
-from watchdog.model import Facts, Failure, Reason, Scrape, Snapshot, State, Subject, Target, Verdict
+from watchdog.model import Facts, Failure, Reason, Scrape, Snapshot, State, Subject, Target, Truth, Verdict
 from watchdog.monitor import LEAST_SECONDS_TO_JUDGE, Monitor
 from watchdog.monitor import firing as firing_rules
 from watchdog.signals.catalogue import signal_names
@@ -319,3 +319,33 @@ def test_a_baseline_is_given_up_where_pages_are_too_large_to_keep(
     monkeypatch.setattr("watchdog.signals.history.MOST_VALUES", 100)
     one.observe(scrape(135.0, text(135, waiting=9)))
     assert keeper.frozen is not frozen
+
+
+def test_a_rule_that_fails_inside_is_unknown_and_counted_and_costs_no_other(tmp_path: Path) -> None:
+    good = rules(tmp_path).rules[0]
+
+    def broken(_: object) -> Truth:
+        raise RecursionError("too deep")
+
+    bad = replace(good, id="bad", when=(replace(good.when[0], truth=broken),))
+    one = of(RuleSet([bad, good], "digest"))
+    for at in (0.0, 5.0):
+        snapshot = one.observe(scrape(at, text(at, waiting=1)))
+    assert firing(snapshot) == {"made"}
+    assert snapshot.rule_errors == {"bad": 2}
+    assert snapshot.blind == ()
+
+
+def test_a_rule_that_begins_to_fail_freezes_its_incident(tmp_path: Path) -> None:
+    good = rules(tmp_path).rules[0]
+    one = of(RuleSet([good], "digest"))
+    one.observe(scrape(0.0, text(0, waiting=1)))
+
+    def broken(_: object) -> Truth:
+        raise ZeroDivisionError
+
+    one.replace_rules(RuleSet([replace(good, when=(replace(good.when[0], truth=broken),))], "other"))
+    for at in range(5, 1000, 5):
+        snapshot = one.observe(scrape(float(at), text(at)))
+    [incident] = snapshot.incidents
+    assert (incident.state, incident.unknown) == (State.FIRING, True)
