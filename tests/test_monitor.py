@@ -15,7 +15,7 @@ from watchdog.model import Facts, Failure, Reason, Scrape, Snapshot, State, Subj
 from watchdog.monitor import LEAST_SECONDS_TO_JUDGE, Monitor
 from watchdog.monitor import firing as firing_rules
 from watchdog.signals.catalogue import signal_names
-from watchdog.signals.history import MOST_ENGINES
+from watchdog.signals.history import MOST_ENGINES, MOST_NAME_CHARACTERS
 
 RULE = """
 id: {id}
@@ -277,9 +277,8 @@ def test_a_page_of_too_many_engines_says_so_and_is_judged_as_far_as_it_goes() ->
     many = "".join(text(0, labels=f'model_name="m{number}",engine="0"') for number in range(MOST_ENGINES + 2))
     snapshot = monitor().observe(scrape(0.0, many))
     assert len(snapshot.readings) == MOST_ENGINES
-    assert snapshot.notes == (
-        f"{MOST_ENGINES + 2} models and engines on one page: only the first {MOST_ENGINES} are judged",
-    )
+    [note] = snapshot.notes
+    assert note.startswith(f"{MOST_ENGINES + 2} models and engines are on the page, 2 of them are not judged")
     assert monitor().observe(scrape(0.0, text(0))).notes == ()
 
 
@@ -349,3 +348,12 @@ def test_a_rule_that_begins_to_fail_freezes_its_incident(tmp_path: Path) -> None
         snapshot = one.observe(scrape(float(at), text(at)))
     [incident] = snapshot.incidents
     assert (incident.state, incident.unknown) == (State.FIRING, True)
+
+
+def test_a_name_too_long_for_a_model_is_judged_by_nobody_and_told() -> None:
+    fits, too_long = "a" * (MOST_NAME_CHARACTERS - 1), "b" * MOST_NAME_CHARACTERS
+    both = "".join(text(0, labels=f'model_name="{name}",engine="0"') for name in (fits, too_long))
+    snapshot = monitor().observe(scrape(0.0, both))
+    assert [readings.subject.model_name for readings in snapshot.readings] == [fits]
+    assert "1 of them are not judged" in snapshot.notes[0]
+    assert too_long not in str(snapshot)

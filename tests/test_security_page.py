@@ -56,6 +56,7 @@ FIXED = {
     "the same where something in them is escaped": size(exposition.MAX_ESCAPED_LABELS_BYTES),
     "labels in unusual form, never seen before, on one page": size(exposition.MAX_UNUSUAL_BYTES),
     "models and engines judged": f"{history.MOST_ENGINES}",
+    "name of a model and engine": characters(history.MOST_NAME_CHARACTERS),
     "pages remembered": f"{history.MOST_FRAMES}",
     "time they are remembered": seconds(history.RETENTION_SECONDS),
     "numbers remembered in them": f"{history.MOST_VALUES:,}",

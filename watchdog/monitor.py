@@ -33,7 +33,15 @@ from watchdog.signals import engines
 from watchdog.signals.algebra import View
 from watchdog.signals.baseline import BaselineKeeper
 from watchdog.signals.catalogue import Signals
-from watchdog.signals.history import History, Layout, life_span, now_span, recent_span
+from watchdog.signals.history import (
+    MOST_ENGINES,
+    MOST_NAME_CHARACTERS,
+    History,
+    Layout,
+    life_span,
+    now_span,
+    recent_span,
+)
 from watchdog.signals.names import spellings, wanted
 from watchdog.signals.reachability import Reachability
 from watchdog.signals.restarts import Restarts
@@ -272,7 +280,10 @@ class Monitor:
 def _surplus(layout: Layout) -> Iterator[str]:
     if layout.surplus_engines:
         total = len(layout.subjects) + layout.surplus_engines
-        yield f"{total} models and engines on one page: only the first {len(layout.subjects)} are judged"
+        yield (
+            f"{total} models and engines are on the page, {layout.surplus_engines} of them are not judged: "
+            f"at most {MOST_ENGINES} are, with names of {MOST_NAME_CHARACTERS} characters"
+        )
 
 
 def _newer(old: Facts, new: Facts) -> Facts:

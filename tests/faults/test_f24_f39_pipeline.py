@@ -117,7 +117,7 @@ def test_f31_many_engines_are_judged_up_to_a_limit_that_is_told() -> None:
     snapshot = one.observe(scrape(0.0, many))
     assert time.process_time() - began < 10
     assert len(snapshot.readings) == MOST_ENGINES
-    assert "1000 models and engines" in snapshot.notes[0]
+    assert "1000 models and engines are on the page" in snapshot.notes[0]
     assert metrics_of(snapshot).count("vllm_watchdog_running_requests{") == MOST_ENGINES
 
 

@@ -16,6 +16,8 @@ RETENTION_SECONDS = 660.0
 MOST_FRAMES = 720
 # Engines of one page that are looked at; a server of vLLM has tens at most, and each costs a judgement of all rules.
 MOST_ENGINES = 128
+# A longer name is no model's: it would stand in every incident, label and answer.
+MOST_NAME_CHARACTERS = 512
 # What all frames may hold, in values: one target must not take the memory of all. A shape of its own makes a frame
 # dear: each series then has its key and places (some 500 bytes), each engine its columns (some 20 kB).
 MOST_VALUES = 8_000_000
@@ -58,7 +60,7 @@ class Layout:
     subjects: tuple[tuple[str, str], ...]
     """The (model_name, engine) pairs that the page has core series of, as many of them as are looked at."""
     surplus_engines: int
-    """How many more of them the page has."""
+    """How many more of them the page has, those with names too long among them."""
     keys: tuple[SeriesKey, ...]
     index: Mapping[SeriesKey, int]
     by_name: Mapping[str, tuple[int, ...]]
@@ -79,11 +81,12 @@ class Layout:
             by_name.setdefault(one.name, []).append(position)
             owner = (one.name, one.labels.get("model_name"), one.labels.get("engine"))
             by_engine.setdefault(owner, []).append(position)
-        subjects = _subjects(series, by_name)
+        everyone = _subjects(series, by_name)
+        subjects = tuple(one for one in everyone if len("".join(one)) <= MOST_NAME_CHARACTERS)[:MOST_ENGINES]
         return cls(
             series=series,
-            subjects=subjects[:MOST_ENGINES],
-            surplus_engines=max(0, len(subjects) - MOST_ENGINES),
+            subjects=subjects,
+            surplus_engines=len(everyone) - len(subjects),
             keys=keys,
             index={key: position for position, key in enumerate(keys)},
             by_name={name: tuple(positions) for name, positions in by_name.items()},
