@@ -31,7 +31,18 @@ from tests.a_service import (
 )
 from tests.a_site import Site, a_site, web
 from watchdog.fleet import FLEET
-from watchdog.model import Evidence, Key, LatencyShare, Severity, State, Subject, Target, Transition, Verdict
+from watchdog.model import (
+    Evidence,
+    Key,
+    LatencyShare,
+    Severity,
+    Snapshot,
+    State,
+    Subject,
+    Target,
+    Transition,
+    Verdict,
+)
 from watchdog.outputs.receiver import AlertReceiver, ForwardError
 from watchdog.settings import ReceiverSettings, Settings, TargetSettings
 from watchdog.signals.number import AtLeast
@@ -161,7 +172,10 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AServi
 
 def test_the_text_of_many_begins_with_the_worst(site: Site[AService]) -> None:
     lines = site.ask("/diagnose?format=text").text.splitlines()
-    assert lines[0] == "CRITICAL  kv-pool-exhausted on chat; 4 targets: 2 critical, 1 starting, 1 healthy"
+    assert (
+        lines[0]
+        == "CRITICAL  kv-pool-exhausted on chat and 1 more; 4 targets: 2 critical, 1 starting, 1 healthy"
+    )
     words = [line.split()[0] for line in lines if line and not line.startswith(" ")]
     assert words == ["CRITICAL", "CRITICAL", "CRITICAL", "STARTING", "HEALTHY"]
 
@@ -180,6 +194,30 @@ def test_beside_the_lead_stand_causes_but_not_its_symptoms(tmp_path: Path) -> No
     assert "  also       lora-slots-exhausted, meta/llama-8b engine 0: Adapters wait." in text
     assert "  pending    kv-leak, meta/llama-8b engine 0: It may leak." in text
     assert text.count("ttft-high") == 1  # as a symptom
+
+
+def test_a_healthy_line_tells_of_a_queue_and_of_what_is_about_to_fire(tmp_path: Path) -> None:
+    def first_line(one: Snapshot) -> str:
+        service = a_service(tmp_path, one)
+        return diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()[0]
+
+    well = healthy()
+    assert first_line(well) == "HEALTHY  embed: nothing fires"
+    queue = {**well.readings[0].values, "waiting_requests": 31.0}
+    waits = replace(well, readings=(replace(well.readings[0], values=queue),))
+    assert first_line(waits) == "HEALTHY  embed: nothing fires (31 waiting)"
+    soon = incident(target="embed", state=State.PENDING, firing_since=None)
+    assert first_line(replace(waits, incidents=(soon,))) == (
+        "HEALTHY  embed: nothing fires (31 waiting; pending: kv-pool-exhausted)"
+    )
+
+
+def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path) -> None:
+    never = replace(down(), last_success_wall=None, blind=snapshot().blind)
+    service = a_service(tmp_path, never)
+    text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
+    assert "never scraped with success" in text
+    assert "blind" not in text
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,11 @@ def test_one_page_of_a_calm_server_is_too_little_to_tell(
     page.write_bytes(_pages()[0])
     ended = command(capsys, "diagnose", page)
     assert (ended.code, ended.err) == (2, "")
-    assert ended.out.startswith("STARTING")
-    assert "watch for 30 s or more" in ended.out
+    assert ended.out.splitlines()[0] == (
+        "STARTING  page: one page is too little to judge; record half a minute "
+        "(vllm-watchdog record URL -o FILE.jsonl --for 30s) and diagnose that"
+    )
+    assert ended.out.count("one page is too little") == 1
 
 
 @pytest.mark.usefixtures("rules")
@@ -228,6 +231,13 @@ def test_a_page_without_vllm_is_told_from_one_that_fails(
 
 
 @pytest.mark.usefixtures("rules")
+def test_a_word_that_is_neither_a_file_nor_a_url_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "diagnose", "incident")
+    assert (ended.code, ended.out) == (2, "")
+    assert "'incident' is neither a file here nor a URL such as http://localhost:8000" in sentence(ended)
+
+
+@pytest.mark.usefixtures("rules")
 @pytest.mark.parametrize("words", [[], ["ftp://host"], ["http://h", "--for", "soon"]])
 def test_what_cannot_be_diagnosed_is_told_in_a_sentence(
     words: list[str], capsys: pytest.CaptureFixture[str]
@@ -265,6 +275,20 @@ def test_a_recording_of_failures_only_ends_with_1(tmp_path: Path, capsys: pytest
     assert "1 scrapes" in ended.err
     _, scrapes = read(path)
     assert [scrape.status for scrape in scrapes] == [0]
+    replayed = command(capsys, "replay", path)
+    assert (replayed.code, "no scrape in it is good" in replayed.err) == (2, True)
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_file_is_not_replaced_unless_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "incident.jsonl"
+    path.write_text("the only one")
+    words = ("record", "http://127.0.0.1:9", "-o", path, "--for", "0s")
+    ended = command(capsys, *words)
+    assert (ended.code, path.read_text()) == (2, "the only one")
+    assert "exists already" in sentence(ended)
+    assert command(capsys, *words, "--force").code == 1
+    assert path.read_text() != "the only one"
 
 
 # rules

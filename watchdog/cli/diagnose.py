@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -39,6 +39,10 @@ from watchdog.web.bodies import diagnosis_body
 from watchdog.web.text import WIDTH, diagnosis_text
 
 MAX_THREADS = 32
+ONE_PAGE = (
+    "one page is too little to judge; record half a minute (vllm-watchdog record URL -o FILE.jsonl --for 30s) "
+    "and diagnose that"
+)
 WATCH_HINT = "watch for 30 s or more (--for 30s)"
 # Above this the queue is explained by the pool itself.
 FULL_POOL_RATIO = 0.75
@@ -69,17 +73,29 @@ def diagnose(
     """
     refuse_namesake()
     seconds = parse_duration(duration)
+    _check(what or ())
     files = [Path(each) for each in what or () if is_file(each)]
     urls = [each for each in what or () if not is_file(each)]
     settings = settings_for(urls, config, interval)
     rule_set = load_rules(with_directories(settings.rules, rules or ()))
     snapshots = [_from_file(path, rule_set) for path in files]
+    pages = frozenset(each.target.name for each in snapshots if each.scrapes == 1)
     if urls or not files:
         if not settings.targets:
             raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
         snapshots += watch_all(settings, rule_set, interval, seconds)
-    _say(snapshots, max(snapshot.wall for snapshot in snapshots), form)
+    _say(snapshots, pages, form)
     raise typer.Exit(exit_code(snapshot.verdict for snapshot in snapshots))
+
+
+def _check(what: Sequence[str]) -> None:
+    for each in what:
+        if not is_file(each) and not any(mark in each for mark in ".:"):
+            raise ConfigError(
+                [
+                    f"{each!r} is neither a file here nor a URL such as http://localhost:8000: nothing to diagnose"
+                ]
+            )
 
 
 def is_file(what: str) -> bool:
@@ -128,24 +144,30 @@ def _from_file(path: Path, rules: RuleSet) -> Snapshot:
     return last
 
 
-def _say(snapshots: Sequence[Snapshot], wall: float, form: Form) -> None:
-    told = {each.target.name: replace(each, hints=(*_limits(each), *each.hints)) for each in snapshots}
+def _say(snapshots: Sequence[Snapshot], pages: Set[str], form: Form) -> None:
+    """`pages` are the targets of which one page is all there is."""
+    limits = {each.target.name: list(_limits(each, each.target.name in pages)) for each in snapshots}
+    told = {
+        each.target.name: replace(each, hints=(*limits[each.target.name], *each.hints)) for each in snapshots
+    }
+    wall = max(snapshot.wall for snapshot in snapshots)
     body = diagnosis_body([snapshot.target for snapshot in snapshots], told, (), wall)
     if form is Form.JSON:
         say(body.model_dump_json())
         return
-    say(diagnosis_text(body).rstrip("\n"))
-    for snapshot in snapshots:
-        for limit in _limits(snapshot):
-            line = f"{escape(snapshot.target.name)}: {limit}"
+    say(diagnosis_text(body, starting=dict.fromkeys(pages, ONE_PAGE)).rstrip("\n"))
+    for name, lines in limits.items():
+        # The first line says this of a page already.
+        for limit in (each for each in lines if each != ONE_PAGE):
+            line = f"{escape(name)}: {limit}"
             say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
-def _limits(snapshot: Snapshot) -> Iterator[str]:
+def _limits(snapshot: Snapshot, is_page: bool) -> Iterator[str]:
     """What a short look cannot tell, and how long a look would."""
     if snapshot.verdict is not Verdict.STARTING:
         return
-    yield f"too little was seen to tell rates and latencies; {WATCH_HINT}"
+    yield ONE_PAGE if is_page else f"too little was seen to tell rates and latencies; {WATCH_HINT}"
     for readings in snapshot.readings:
         waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")
         if waiting and usage is not None and usage < FULL_POOL_RATIO:

@@ -8,6 +8,7 @@ import typer
 
 from watchdog.cli.console import IntervalOption, complain, parse_duration, progress
 from watchdog.cli.live import fetchers_of, settings_for, ticks
+from watchdog.errors import RecordingError
 from watchdog.scrape.recording import Writer
 from watchdog.watch import steady_seconds
 
@@ -23,16 +24,22 @@ def record(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to: .jsonl, .jsonl.gz or .jsonl.xz; replaced if it exists.",
+            help="Where to: .jsonl, .jsonl.gz or .jsonl.xz.",
         ),
     ],
     duration: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="How long; until Ctrl-C if not given.")
     ] = None,
     interval: IntervalOption = 1.0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Records a server's metrics page, failures included, for replay or for a report."""
     seconds = parse_duration(duration) if duration else None
+    # A device or a pipe holds nothing that could be lost.
+    if output.is_file() and not force:
+        raise RecordingError(
+            f"{output}: exists already, and may be the incident's only recording; --force replaces it"
+        )
     [(target, fetcher)] = fetchers_of(settings_for([url], None, interval))
     name = target.name
     facts = fetcher.facts()

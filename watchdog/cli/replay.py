@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from watchdog.cli.console import Form, FormOption, RulesOption, progress, say, say_json
+from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
@@ -47,14 +47,22 @@ def replay_command(
     form: FormOption = Form.TEXT,
     rules: RulesOption = None,
 ) -> None:
-    """Runs the pipeline over recordings: when each cause was pending, fired, led and was over."""
+    """Runs the pipeline over recordings: when each cause was pending, fired, led and was over.
+
+    Exit code 2 where a recording has not one good scrape.
+    """
     rule_set = load_rules(rule_settings(rules))
+    code = 0
     for file in files:
         recording, story = replay_file(file, interval, rule_set)
         if form is Form.JSON:
             say_json(as_json(file, recording, story))
         else:
             say("\n".join(as_text(file, recording, story)))
+        if story.last is None or story.last.last_success_wall is None:
+            complain(f"{file}: no scrape in it is good")
+            code = 2
+    raise typer.Exit(code)
 
 
 def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> tuple[Recording, Replay]:

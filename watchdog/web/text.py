@@ -2,10 +2,10 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from watchdog.model import State, Verdict
+from watchdog.model import NO_LABELS, State, Verdict
 from watchdog.signals.number import AtLeast
 from watchdog.web.bodies import (
     WORST_FIRST,
@@ -17,6 +17,7 @@ from watchdog.web.bodies import (
 )
 
 WIDTH = 100
+TOO_SHORT = "not enough history to judge yet"
 _MARGIN = 13
 _TIE = "~"
 _ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
@@ -33,25 +34,30 @@ _SHOWN_READINGS = (
 )
 
 
-def diagnosis_text(diagnosis: DiagnosisBody, width: int = WIDTH) -> str:
-    """All targets, the worst first; ends with a line break."""
+def diagnosis_text(
+    diagnosis: DiagnosisBody, width: int = WIDTH, starting: Mapping[str, str] = NO_LABELS
+) -> str:
+    """All targets, the worst first; ends with a line break. `starting` is as in `target_text`."""
     blocks = []
     if len(diagnosis.targets) != 1 or diagnosis.fleet:
         blocks.append(_summary(diagnosis, width))
     blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in diagnosis.fleet]
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
-    blocks += [target_text(body, diagnosis.generated_at, width) for body in ordered]
+    blocks += [target_text(body, diagnosis.generated_at, width, starting) for body in ordered]
     return "\n".join(blocks)
 
 
-def target_text(body: TargetBody, now: str | None, width: int = WIDTH) -> str:
+def target_text(
+    body: TargetBody, now: str | None, width: int = WIDTH, starting: Mapping[str, str] = NO_LABELS
+) -> str:
     """One target: verdict and lead in the first line, then cause, evidence, remedies and readings.
 
-    `now` is the diagnosis' own time as it is written there.
+    `now` is the diagnosis' own time as it is written there. `starting` says by target why one cannot be
+    judged yet, where the caller knows more than that its history is short.
     """
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
-    lines = [one_line(_headline(body, lead))]
+    lines = [one_line(_headline(body, lead, starting.get(body.name, TOO_SHORT)))]
     if body.failure:
         lines += _row("scrape", f"failed, {body.failure.reason}: {body.failure.detail}", width)
     if lead:
@@ -158,10 +164,16 @@ def _summary(diagnosis: DiagnosisBody, width: int) -> str:
     worst = next(
         (body for body in diagnosis.targets if body.verdict is diagnosis.verdict and body.lead), None
     )
-    about = f"{worst.lead} on {worst.name}" if worst else ""
+    about = f"{worst.lead} on {worst.name}{_more(diagnosis)}" if worst else ""
     total = f"{len(diagnosis.targets)} targets" + (f": {', '.join(counts)}" if counts else " are configured")
     text = f"{diagnosis.verdict.upper()}  " + "; ".join(part for part in (about, total) if part)
     return "\n".join(_wrapped(text, width)) + "\n"
+
+
+def _more(diagnosis: DiagnosisBody) -> str:
+    """How many targets have the worst verdict beside the one that is named."""
+    more = sum(body.verdict is diagnosis.verdict for body in diagnosis.targets) - 1
+    return f" and {more} more" if more else ""
 
 
 def _fleet_text(incident: IncidentBody, now: str | None, width: int) -> str:
@@ -169,16 +181,25 @@ def _fleet_text(incident: IncidentBody, now: str | None, width: int) -> str:
     return "\n".join([*_wrapped(title, width), *_incident_lines(incident, now, width)]) + "\n"
 
 
-def _headline(body: TargetBody, lead: IncidentBody | None) -> str:
+def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str:
     words = f"{body.verdict.upper()}  {body.name}"
     if lead:
         return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
     explained = {
-        Verdict.HEALTHY: "nothing fires",
-        Verdict.STARTING: "not enough history to judge yet",
+        Verdict.HEALTHY: f"nothing fires{_shadows(body)}",
+        Verdict.STARTING: starting,
         Verdict.UNKNOWN: _why_unknown(body),
     }.get(body.verdict, "")
     return f"{words}: {explained}" if explained else words
+
+
+def _shadows(body: TargetBody) -> str:
+    """What a healthy server shows all the same: a queue, and what may fire soon."""
+    waiting = sum(readings.values.get("waiting_requests") or 0.0 for readings in body.readings)
+    pending = dict.fromkeys(each.rule for each in body.incidents if each.state is State.PENDING)
+    parts = [f"{waiting:.0f} waiting"] if waiting else []
+    parts += [f"pending: {', '.join(pending)}"] if pending else []
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _why_unknown(body: TargetBody) -> str:
@@ -257,7 +278,7 @@ def _seen(body: TargetBody) -> str:
     if body.vllm.models:
         parts.append(", ".join(body.vllm.models))
     blind = sorted({each.rule for each in body.blind})
-    if blind:
+    if blind and age is not None:
         parts.append(f"{len(blind)} rule{'s' * (len(blind) != 1)} blind: {_few(blind)}")
     return "; ".join(parts)
 
