@@ -173,7 +173,7 @@ def test_a_cause_may_quote_the_failure_the_last_words_the_blind_rules_and_the_ve
     made = rules(tmp_path, when="vllm_seen >= 0", scope="target", cause=cause)
     one = of(made)
     first = one.observe(scrape(0.0, text(100), facts=Facts(version="0.24.0")))
-    assert first.incidents[0].cause == "none | nothing | 0.24.0 | none; missing: none"
+    assert first.incidents[0].cause == "none | nothing | 0.24.0 | none; 0 series are missing"
     down = one.observe(replace(failed(5.0), failure=Failure(Reason.TIMEOUT, "no page within 4 s")))
     assert down.incidents[0].cause.startswith("timeout: no page within 4 s | nothing | 0.24.0")
     again = one.observe(scrape(10.0, text(1)))
@@ -202,9 +202,7 @@ def test_the_count_of_blind_rules_is_a_signal_of_the_target(tmp_path: Path) -> N
     made = rules(tmp_path, when="blind_rules == 1", scope="target", cause="{blind}")
     both = text(0) + text(0, labels='model_name="m",engine="1"')
     snapshot = of(made).observe(scrape(0.0, both))
-    assert [incident.cause for incident in snapshot.firing] == [
-        "blind; missing: vllm:inter_token_latency_seconds_bucket"
-    ]
+    assert [incident.cause for incident in snapshot.firing] == ["blind; 1 series is missing"]
 
 
 def test_each_engine_is_judged_by_itself(tmp_path: Path) -> None:

@@ -210,11 +210,12 @@ class Monitor:
     def _texts(self, blind: list[BlindRule]) -> dict[str, str]:
         failure = self._reachability.failure
         rules = ", ".join(sorted({one.rule for one in blind})) or "none"
-        metrics = ", ".join(sorted({metric for one in blind for metric in one.missing})) or "none"
+        # Which series they are stands in the diagnosis; here they would bury the names.
+        count = len({metric for one in blind for metric in one.missing})
         return {
             "failure": f"{failure.reason}: {failure.detail}" if failure else "none",
             "last_words": ", then ".join(self._restarts.last_words) or "nothing",
-            "blind": f"{rules}; missing: {metrics}",
+            "blind": f"{rules}; {count} series {'is' if count == 1 else 'are'} missing",
             "version": self._server.version_text(),
         }
 
