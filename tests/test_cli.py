@@ -51,6 +51,22 @@ def test_help_lists_every_command_with_examples(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_says(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert " ".join(COMMANDS[name].split()) in " ".join(plain(command(capsys, name, "--help").out).split())
+
+
+def test_help_loads_neither_the_settings_nor_the_pipeline() -> None:
+    script = (
+        "import sys; from watchdog.cli.main import app; app(['--help'], standalone_mode=False);"
+        "print([name for name in ('watchdog.settings', 'watchdog.monitor', 'pydantic') if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, name, "--help")
     assert ended.code == 0

@@ -2,13 +2,11 @@
 
 import importlib
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from watchdog.cli.console import complain
 from watchdog.errors import WatchdogError
 
 ABOUT = """The on-call engineer beside every vLLM server: it reads /metrics, names the cause of what users
@@ -24,11 +22,32 @@ EXAMPLES = """Examples:
 
   vllm-watchdog diagnose http://localhost:8000
 """
-COMMANDS = ("serve", "diagnose", "demo", "record", "replay", "rules", "config", "health")
+# The sentence about each is the one in its file; a test keeps them in step.
+COMMANDS = {
+    "serve": "Watches vLLM servers and answers on a port: /diagnose, a page, /metrics, alerts.",
+    "diagnose": "Watches for a while and says what is wrong; "
+    "exit code 0 healthy, 1 something fires, 2 could not tell.",
+    "demo": "Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.",
+    "record": "Records a server's metrics page, failures included, for replay or for a report.",
+    "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
+    "rules": "Lists, shows, tests, checks and scores rules.",
+    "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",
+    "health": "Exit code 0 while the service on this machine is alive, else 1: a container's health check.",
+}
 
 
 class Commands(TyperGroup):
     """Loads only the file of the command that was asked for: a command line tool should start at once."""
+
+    _is_list_only = False
+
+    def format_help(self, ctx, formatter) -> None:  # type: ignore[no-untyped-def]
+        """The list of commands, for which none of their files is needed."""
+        self._is_list_only = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_list_only = False
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - typer's signature
         """The commands in the order in which a newcomer needs them."""
@@ -38,6 +57,8 @@ class Commands(TyperGroup):
         """The command of that name, None if there is none."""
         if cmd_name not in COMMANDS:
             return None
+        if self._is_list_only:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
         module = importlib.import_module(f"watchdog.cli.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
@@ -58,6 +79,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - costs more than all else that help needs
+
         typer.echo(f"vllm-watchdog {version('vllm-watchdog')}")
         raise typer.Exit
 
@@ -76,5 +99,7 @@ def run() -> None:
     try:
         app(prog_name="vllm-watchdog")
     except WatchdogError as error:
+        from watchdog.cli.console import complain  # noqa: PLC0415 - reads the settings' modules
+
         complain(str(error))
         sys.exit(2)

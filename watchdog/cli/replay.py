@@ -1,9 +1,8 @@
 """`vllm-watchdog replay`: what would have been said over a recording, scrape by scrape."""
 
 import math
-import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,23 +10,18 @@ from typing import Annotated
 import typer
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
+from watchdog.cli.rule_settings import rule_settings
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
 from watchdog.replay import Episode, Moment, Replay, replay
-from watchdog.rulebook import load_rules, with_directories
+from watchdog.rulebook import load_rules
 from watchdog.scrape.recording import Recording, read, thin
-from watchdog.settings import RuleSettings, load
 
 WIDTH = 100
 INDENT = 6
 
 app = typer.Typer(add_completion=False)
-
-
-def rule_settings(more: Sequence[Path] | None) -> RuleSettings:
-    """The rule settings of the environment with folders from the command line added."""
-    return with_directories(load(None, {}, os.environ).rules, more or ())
 
 
 @app.command(

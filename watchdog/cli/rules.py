@@ -3,23 +3,23 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
-from watchdog.cli.replay import replay_file, rule_settings
+from watchdog.cli.rule_settings import rule_settings
 from watchdog.diagnosis import rules as loader
 from watchdog.diagnosis.nearest import nearest
 from watchdog.diagnosis.rules import Rule, RuleSet, RuleTestResult, test_rule
 from watchdog.errors import RuleError, WatchdogError
 from watchdog.handbook import cause_page
 from watchdog.rulebook import directories, load_rules
-from watchdog.score import PhaseScore, Totals, score, totals
 from watchdog.settings import RuleSettings
 from watchdog.signals.catalogue import signal_names
+
+if TYPE_CHECKING:
+    from watchdog.score import PhaseScore, Totals
 
 app = typer.Typer(
     add_completion=False,
@@ -56,6 +56,9 @@ def show(
         )
     page = cause_page(rule, rules)
     if sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415 - for a terminal only
+        from rich.markdown import Markdown  # noqa: PLC0415
+
         Console().print(Markdown(page))
     else:
         say(page)
@@ -111,6 +114,9 @@ def score_recordings(
     Exit code 1 where a cause was missed or an alarm was false. A label is a rule's id, or one of healthy,
     idle, healthy-busy, healthy-bursty, prefill-chunked (nothing may fire) and recovery (not judged).
     """
+    from watchdog.cli.replay import replay_file  # noqa: PLC0415 - only this command needs the pipeline
+    from watchdog.score import score, totals  # noqa: PLC0415
+
     rules = load_rules(rule_settings(more))
     known = {rule.id for rule in rules.rules}
     scores: list[PhaseScore] = []
@@ -150,7 +156,7 @@ def _result_lines(results: Sequence[RuleTestResult]) -> Iterator[str]:
         yield from (f"      {problem}" for problem in result.problems)
 
 
-def _say_score(phase: PhaseScore, form: Form) -> None:
+def _say_score(phase: "PhaseScore", form: Form) -> None:
     if form is Form.JSON:
         say_json(
             {
@@ -166,7 +172,7 @@ def _say_score(phase: PhaseScore, form: Form) -> None:
         say(f"{phase.recording:36} {phase.label:26} {_score_text(phase)}")
 
 
-def _score_text(phase: PhaseScore) -> str:
+def _score_text(phase: "PhaseScore") -> str:
     rules = ", ".join(phase.rules)
     if phase.named_after_seconds is not None:
         return (
@@ -175,7 +181,7 @@ def _score_text(phase: PhaseScore) -> str:
     return f"{phase.outcome}: {rules}" if rules else str(phase.outcome)
 
 
-def _totals_text(summary: Totals) -> str:
+def _totals_text(summary: "Totals") -> str:
     lines = [f"causes named      {summary.named} of {summary.causes} (listed: {summary.listed})"]
     lines.append(f"calm phases quiet {summary.quiet} of {summary.calm}")
     middle, longest = summary.median_seconds, summary.longest_seconds
@@ -186,7 +192,7 @@ def _totals_text(summary: Totals) -> str:
     return "\n".join(lines)
 
 
-def _totals_json(summary: Totals) -> dict[str, object]:
+def _totals_json(summary: "Totals") -> dict[str, object]:
     return {
         "causes": summary.causes,
         "named": summary.named,

@@ -1,0 +1,13 @@
+"""Which rules a command uses: those of the settings, and those of the folders named to it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from watchdog.rulebook import with_directories
+from watchdog.settings import RuleSettings, load
+
+
+def rule_settings(more: Sequence[Path] | None) -> RuleSettings:
+    """The rule settings of the environment with folders from the command line added."""
+    return with_directories(load(None, {}, os.environ).rules, more or ())
