@@ -432,6 +432,7 @@ def test_a_clause_is_shown_with_its_values(text: str, values: Values, shown: str
             "b (2) > 1",
         ),
         ("known(a) or b > 1", {"a": 2.0}, "known(a)"),
+        ("a > 5 or (a > 0 and (b > 5 or b > 1 or b > 0))", {"a": 1.0, "b": 2.0}, "a (1) > 0 and b (2) > 1"),
         ("not (a > 5 or b > 5)", {"a": 2.0, "b": 1.0}, "not (a (2) > 5 or b (1) > 5)"),
         ("0 < a < 2 or b > 1", {"a": 1.0}, "0 < a (1) < 2"),
     ],

@@ -14,7 +14,8 @@ class Shown:
     """A part of a clause: its text, and where values go into that (the column after a name, and the name).
 
     `parts` are what `operator` joins, none for a part that is only printed whole. `truth` is for an
-    alternative of an `or`, None for any other part.
+    alternative of an `or`, None for any other part. `is_nested` is for an `or` in an alternative: the first
+    that holds is reason enough there.
     """
 
     text: str
@@ -22,6 +23,7 @@ class Shown:
     operator: str = ""
     parts: tuple["Shown", ...] = ()
     truth: Callable[[Lookup], Truth] | None = None
+    is_nested: bool = False
 
     def whole(self, values: Mapping[str, float | None]) -> str:
         """All of it as it is written."""
@@ -42,11 +44,11 @@ class Shown:
                 f"({text})" if part.is_choice(lookup) else text
                 for part, text in zip(parts, texts, strict=True)
             )
-        return " or ".join(part.held(values, lookup) for part in parts)
+        return " or ".join(part.held(values, lookup) for part in (parts[:1] if self.is_nested else parts))
 
     def is_choice(self, lookup: Lookup) -> bool:
         """Whether several alternatives hold, so that brackets are needed beside an `and`."""
-        if self.operator != "or":
+        if self.operator != "or" or self.is_nested:
             return False
         return sum(part.truth is not None and part.truth(lookup) is Truth.YES for part in self.parts) > 1
 
@@ -92,4 +94,5 @@ def _part(
         # In an alternative that holds, a value that is printed is seen to be known.
         if not (below == "or and" and isinstance(operand, Known) and operand.name in read)
     )
-    return Shown(text[begin:end], values, node.operator, parts, truth)
+    is_nested = node.operator == "or" and within.startswith("or")
+    return Shown(text[begin:end], values, node.operator, parts, truth, is_nested)
