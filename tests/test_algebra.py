@@ -12,20 +12,26 @@ from watchdog.model import Subject
 from watchdog.signals.algebra import (
     Age,
     Baseline,
+    Bounded,
     Change,
     Constant,
     Fact,
     First,
     Gauge,
+    GaugeDelta,
+    Greater,
     Increase,
     IncreaseOrZero,
     Label,
+    LastingChange,
     LastingRate,
     Mean,
     MeanWhile,
+    NewestLabel,
     NewestListLength,
     Node,
     OfServer,
+    Peak,
     Quantile,
     Rate,
     Ratio,
@@ -35,7 +41,9 @@ from watchdog.signals.algebra import (
     TimeShareAbove,
     View,
     WholeSteps,
+    WindowSeconds,
     interpolate,
+    label_number,
 )
 from watchdog.signals.history import (
     History,
@@ -69,7 +77,7 @@ def value(node: Node, pages: Mapping[int, str] | Mapping[float, str]) -> float |
     return node.evaluate(view(history_of(pages.items())))
 
 
-def gauges(running: list[float], waiting: list[float] | None = None) -> dict[float, str]:
+def gauges(running: Sequence[float], waiting: Sequence[float] | None = None) -> dict[float, str]:
     waiting = waiting or [0.0] * len(running)
     pairs = enumerate(zip(running, waiting, strict=True))
     return {
@@ -306,3 +314,210 @@ def test_a_request_holds_whole_blocks() -> None:
     assert WholeSteps(Fact("tokens"), Fact("block")).evaluate(looking) == 256
     assert WholeSteps(Fact("tokens"), Fact("absent")).evaluate(looking) == 149
     assert WholeSteps(Fact("absent"), Fact("block")).evaluate(looking) is None
+
+
+def test_whole_steps_of_what_is_no_number_are_that() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    node = WholeSteps(Fact("tokens"), Fact("block"))
+    assert node.evaluate(view(history, tokens=inf, block=16.0)) == inf
+    assert node.evaluate(view(history, tokens=1e308, block=5e-324)) == 1e308
+    assert node.evaluate(view(history, tokens=100.0, block=-16.0)) == 100
+    assert node.evaluate(view(history, tokens=100.0, block=0.0)) == 100
+
+
+def test_one_engine_that_restarts_does_not_hide_that_the_others_work() -> None:
+    def text(at: float) -> str:
+        first = page(generation_tokens_total=10.0 * at)
+        second = 5000.0 if at < 40 else at - 40
+        return first + page('model_name="m",engine="1"', generation_tokens_total=second)
+
+    for end in range(40, 121, 5):
+        pages = {float(at): text(at) for at in range(0, end + 1, 5)}
+        # The fall itself is no progress; what comes after it is.
+        assert value(OfServer(Age((TOKENS,))), pages) == (0 if end > 40 else end)
+
+
+def test_arithmetic_and_what_is_unknown_in_it() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    looking = view(history, six=6.0, two=2.0, none=0.0)
+    six, two, none, absent = (Fact(name) for name in ("six", "two", "none", "absent"))
+    assert [node.evaluate(looking) for node in (six + two, six - two, six * two, six / two)] == [8, 4, 12, 3]
+    assert (six / none).evaluate(looking) is None
+    assert (none / six).evaluate(looking) == 0
+    for node in (six + absent, absent - two, six * absent, absent / two):
+        assert node.evaluate(looking) is None
+    assert (six + two).children() == (six, two)
+
+
+def test_bounds_and_the_greater_of_two() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    looking = view(history, six=6.0, two=2.0)
+    six, two, absent = (Fact(name) for name in ("six", "two", "absent"))
+    assert Bounded(six, 0, 1).evaluate(looking) == 1
+    assert Bounded(six, 7).evaluate(looking) == 7
+    assert Bounded(six).evaluate(looking) == 6
+    assert Bounded(absent, 0, 1).evaluate(looking) is None
+    assert Greater(two, six).evaluate(looking) == Greater(six, two).evaluate(looking) == 6
+    assert Greater(six, absent).evaluate(looking) == 6
+    assert Greater(absent, six).evaluate(looking) is None
+    assert First((absent, two, six)).evaluate(looking) == 2
+    assert First((absent,)).evaluate(looking) is None
+
+
+def test_what_a_node_reads_is_told_by_its_metrics() -> None:
+    one, other = Gauge(RUNNING), Increase(TOKENS)
+    assert (one + other).metrics() == {RUNNING.metric, TOKENS.metric}
+    assert First((one, other)).metrics() == {RUNNING.metric}
+    assert First((one, other)).children() == (one, other)
+    assert (
+        Baseline(other).metrics() == OfServer(other).metrics() == Bounded(other).metrics() == {TOKENS.metric}
+    )
+    assert Ratio(one, other).metrics() == Greater(one, other).metrics() == (one - other).metrics()
+    assert MeanWhile(RUNNING, WAITING).metrics() == {RUNNING.metric, WAITING.metric}
+    assert IncreaseOrZero(TOKENS, RUNNING).metrics() == {RUNNING.metric}
+    assert Age((TOKENS, RUNNING)).metrics() == {TOKENS.metric, RUNNING.metric}
+    assert ReleasedSince(RUNNING, (WAITING,), (TOKENS,)).metrics() == {RUNNING.metric, WAITING.metric}
+    assert Mean(TTFT).metrics() == {TTFT + "_count"}
+    assert (
+        Quantile(0.5, TTFT).metrics() == TimeShareAbove(TTFT, Constant(1.0)).metrics() == {TTFT + "_bucket"}
+    )
+    assert Constant(1.0).metrics() == Fact("x").metrics() == WindowSeconds().metrics() == frozenset()
+
+
+def test_before_enough_was_seen_every_node_is_unknown() -> None:
+    empty = View(None, None, None)
+    nodes: tuple[Node, ...] = (
+        *(Gauge(RUNNING, fold) for fold in ("mean", "max", "min", "last")),
+        Gauge(RUNNING, "min", recent=True),
+        Peak(RUNNING),
+        MeanWhile(RUNNING, WAITING),
+        ShareOfTime(RUNNING, 0),
+        Change(RUNNING),
+        Slope(RUNNING),
+        GaugeDelta(RUNNING),
+        Increase(TOKENS),
+        IncreaseOrZero(TOKENS, TOKENS),
+        Rate(TOKENS),
+        LastingRate(TOKENS),
+        LastingChange(RUNNING),
+        WindowSeconds(),
+        Ratio(Increase(TOKENS), Increase(TOKENS)),
+        Mean(TTFT),
+        Quantile(0.5, TTFT),
+        TimeShareAbove(TTFT, Constant(0.1)),
+        Age((TOKENS,)),
+        OfServer(Age((TOKENS,))),
+        ReleasedSince(RUNNING, (WAITING,), (TOKENS,)),
+        Label(RUNNING, "x"),
+        NewestLabel(RUNNING, "x"),
+        NewestListLength(RUNNING, "x"),
+        NewestListLength(RUNNING, "x", least=True),
+        Baseline(Gauge(RUNNING)),
+    )
+    for node in nodes:
+        assert node.evaluate(empty) is None, node
+        # Nor is anything known where the page lacks the metric.
+        if not isinstance(node, WindowSeconds):
+            other = history_of((at, page(num_preemptions_total=1.0)) for at in range(0, 121, 5))
+            assert node.evaluate(view(other)) is None, node
+
+
+def test_gauges_from_end_to_end() -> None:
+    pages = gauges([9, 1, 2, 8, 4, 5, 3])
+    assert value(GaugeDelta(RUNNING), pages) == -6
+    assert value(Peak(RUNNING), gauges([1, 7] + [2] * 20)) == 7
+    assert value(Peak(RUNNING), gauges([3])) == 3
+    assert value(WindowSeconds(), pages) == 30
+    assert value(WindowSeconds(), gauges([1, 1])) is None
+
+
+def test_a_change_lasts_only_where_each_part_has_it() -> None:
+    assert value(LastingChange(WAITING), gauges([1] * 7, [0, 0, 0, 2, 4, 9, 14])) == 4
+    assert value(LastingChange(WAITING), gauges([1] * 7, [0, 0, 0, 0, 0, 0, 99])) == 0
+    assert value(LastingChange(WAITING), gauges([1] * 7, [9, 9, 9, 9, 9, 5, 4])) == -5
+    unknown = gauges([1] * 7, [0, 0, 0, 2, 4, 9, float("nan")])
+    assert value(LastingChange(WAITING), unknown) is None
+
+
+def test_a_mean_while_others_wait_is_of_two_pages_at_least() -> None:
+    assert value(MeanWhile(RUNNING, WAITING), gauges([4] * 7, [0] * 5 + [3, 3])) == 4
+    assert value(MeanWhile(RUNNING, WAITING), gauges([4] * 7, [0] * 6 + [3])) is None
+
+
+def test_a_slope_is_of_three_pages_at_least_and_takes_each_for_what_it_is_worth() -> None:
+    nan = float("nan")
+    assert value(Slope(WAITING), gauges([1] * 4, [0, 10, 20, 90])) == pytest.approx(5.6)
+    assert value(Slope(WAITING), gauges([1] * 4, [nan, 30, 20, 10])) == pytest.approx(-2)
+    assert value(Slope(WAITING), gauges([1] * 4, [nan, nan, 20, 10])) is None
+    history = history_of((0.0, page(num_requests_waiting=float(number))) for number in range(5))
+    assert Slope(WAITING).evaluate(View(life_span(history, ENGINE), None, None)) is None
+
+
+def test_means_and_quantiles_want_enough_observations() -> None:
+    none = dict.fromkeys((0.1, 0.2, inf), 0.0)
+    four = {0.1: 1.0, 0.2: 4.0, inf: 4.0}
+    pages = ttft([none, four], [0.0, 2.0])
+    assert value(Mean(TTFT), pages) is None
+    assert value(Mean(TTFT, 4.0), pages) == 0.5
+    assert value(Quantile(0.5, TTFT), pages) is None
+    assert value(Quantile(0.25, TTFT, 4.0), pages) == pytest.approx(0.1)  # right at a bound
+    assert value(Quantile(0.5, TTFT, 4.0), pages) == pytest.approx(0.1 + 0.1 / 3)
+
+
+def test_a_quantile_skips_buckets_without_observations() -> None:
+    assert interpolate([(1.0, 0.0), (2.0, 0.0), (3.0, 10.0), (inf, 10.0)], 0.5) == 2.5
+    assert interpolate([(1.0, 10.0), (2.0, 10.0), (inf, 10.0)], 1.0) == 1.0
+    assert interpolate([(-1.0, 10.0), (inf, 10.0)], 0.5) == -1.0
+    assert interpolate([(inf, 10.0)], 0.5) is None
+    assert interpolate([(1.0, 0.0), (inf, 10.0)], 0.0) is not None
+
+
+def test_little_time_in_all_says_nothing_of_its_share() -> None:
+    none = dict.fromkeys((0.1, 1.0, inf), 0.0)
+    some = {0.1: 0.0, 1.0: 0.0, inf: 2.0}
+    assert value(TimeShareAbove(TTFT, Constant(0.5)), ttft([none, some], [0.0, 0.99])) is None
+    assert value(TimeShareAbove(TTFT, Constant(0.5)), ttft([none, some], [0.0, 4.0])) == 0.5
+    assert (
+        value(TimeShareAbove(TTFT, Constant(0.5)), ttft([none, some], [0.0, 1.0])) == 1.0
+    )  # never more than all
+    assert value(TimeShareAbove(TTFT, Fact("absent")), ttft([none, some], [0.0, 4.0])) is None
+
+
+def test_the_newest_of_many_label_sets_tells_its_number() -> None:
+    def lora(at: float, most: str) -> str:
+        return line("lora_requests_info", at, f'max_lora="{most}",waiting_lora_adapters=""')
+
+    node = NewestLabel(Selector("vllm:lora_requests_info"), "max_lora")
+    assert value(node, {0.0: page(num_requests_running=1.0) + lora(5.0, "1") + lora(9.0, "4")}) == 4
+    assert value(node, {0.0: page(num_requests_running=1.0) + lora(5.0, "None")}) is None
+
+
+def test_a_list_that_was_never_empty_has_its_fewest() -> None:
+    def lora(names: str) -> str:
+        return page(num_requests_running=1.0) + line(
+            "lora_requests_info", 1.0, f'max_lora="1",waiting_lora_adapters="{names}"'
+        )
+
+    node = NewestListLength(Selector("vllm:lora_requests_info"), "waiting_lora_adapters", least=True)
+    listed = ["", "a, b", "a,b,c", "a,b", "a, ,b"]
+    assert value(node, {5.0 * index: lora(names) for index, names in enumerate(listed)}) == 2
+    assert value(node, {0.0: lora("a")}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("16", 16), ("1e3", 1000), ("inf", None), ("nan", None), ("", None), ("true", None)]
+)
+def test_a_label_that_is_a_number(text: str, number: float | None) -> None:
+    assert label_number(text) == number
+    assert label_number(None) is None
+
+
+def test_what_clients_gave_up_counts_only_just_after_progress_stopped() -> None:
+    def text(at: float) -> str:
+        connections = 20 if at <= 10 else 15 if at <= 35 else 0
+        return page(generation_tokens_total=min(at, 10.0), num_requests_running=20.0) + (
+            f"process_open_fds {30 + connections}\n"
+        )
+
+    node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
+    assert value(node, {float(at): text(at) for at in range(0, 121, 5)}) == 5

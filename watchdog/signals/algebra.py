@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from math import ceil, isinf, isnan
+from math import ceil, isfinite, isinf, isnan
 
 from watchdog.model import Subject
-from watchdog.signals.history import Frame, Selector, Span
+from watchdog.signals.history import WHOLE_TARGET, Frame, Selector, Span
 from watchdog.signals.names import spellings
 from watchdog.signals.number import AtLeast
 
@@ -596,12 +596,18 @@ def _still_since(span: Span, selectors: tuple[Selector, ...]) -> int | None:
     values = [(one, last.total(span.columns(last, one))) for one in selectors if span.columns(last, one)]
     if not values:
         return None
-    # Counters only grow within a life: frames that lack the last movement all come before those that have it.
-    return bisect_left(
-        span.frames,
-        True,
-        key=lambda frame: not any(_moved(frame, span, one, value) for one, value in values),
-    )
+
+    def is_still(frame: Frame) -> bool:
+        return not any(_moved(frame, span, one, value) for one, value in values)
+
+    if span.subject[1:] != WHOLE_TARGET:
+        # Counters only grow within a life: frames that lack the last movement all come before those that have it.
+        return bisect_left(span.frames, True, key=is_still)
+    # The sum over engines falls when one of them restarts, while the others work on.
+    since = len(span.frames) - 1
+    while since > 0 and is_still(span.frames[since - 1]):
+        since -= 1
+    return since
 
 
 def _moved(frame: Frame, span: Span, selector: Selector, value: float) -> bool:
@@ -854,7 +860,9 @@ class WholeSteps(Node):
     def evaluate(self, view: View) -> float | None:
         value = self.node.evaluate(view)
         step = None if value is None else self.step.evaluate(view)
-        return value if value is None or not step or step < 0 else ceil(value / step) * step
+        if value is None or step is None or step <= 0 or not isfinite(value / step):
+            return value
+        return ceil(value / step) * step
 
     def promql(self, window: str) -> str:
         return self.node.promql(window)
