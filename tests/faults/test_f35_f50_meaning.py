@@ -199,8 +199,8 @@ def test_f48_several_faults_at_once_make_one_lead_with_the_rest_below() -> None:
     last = watch(thin(read(path)[1], 5))[-1]
     assert lead(last) == "kv-pool-exhausted"
     assert last.lead_incident is not None
-    assert {"ttft-high", "e2e-high"} <= set(last.lead_incident.symptoms)
-    assert {"ttft-high", "e2e-high"} <= firing(last)
+    assert {"ttft-high", "preemption-thrash"} <= set(last.lead_incident.symptoms)
+    assert {"ttft-high", "preemption-thrash"} <= firing(last)
 
 
 def test_f49_the_sick_engine_is_named_and_the_sum_does_not_hide_it() -> None:
