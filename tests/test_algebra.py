@@ -521,3 +521,71 @@ def test_what_clients_gave_up_counts_only_just_after_progress_stopped() -> None:
 
     node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
     assert value(node, {float(at): text(at) for at in range(0, 121, 5)}) == 5
+
+
+def test_five_observations_are_enough_by_themselves() -> None:
+    none, some = dict.fromkeys((0.1, inf), 0.0), {0.1: 5.0, inf: 5.0}
+    assert value(Mean(TTFT), ttft([none, some], [0.0, 2.0])) == pytest.approx(0.4)
+    assert value(Quantile(0.5, TTFT), ttft([none, some], [0.0, 2.0])) == pytest.approx(0.05)
+
+
+def test_buckets_are_found_again_where_a_page_changed_its_shape() -> None:
+    def text(count: float, before: str) -> str:
+        counts = {0.1: count, 0.2: 2 * count, inf: 2 * count}
+        made = histogram("time_to_first_token_seconds", counts, count)
+        return before + made + page(num_requests_running=1.0)
+
+    extra = line("num_preemptions_total", 900.0)
+    pages = {0.0: text(0.0, extra), 15.0: text(0.0, extra), 30.0: text(10.0, "")}
+    assert value(Quantile(0.75, TTFT), pages) == pytest.approx(0.15)
+    assert value(Mean(TTFT), pages) == pytest.approx(0.5)
+    assert value(Increase(Selector(TTFT + "_count")), pages) == 20
+
+
+def test_an_increase_of_what_is_there_is_its_own() -> None:
+    errors = Selector("vllm:request_success_total", (("finished_reason", "error"),))
+    labels = LABELS + ',finished_reason="error"'
+    pages = {
+        at: page(generation_tokens_total=at) + line("request_success_total", 2.0 * at, labels)
+        for at in range(0, 31, 5)
+    }
+    assert value(IncreaseOrZero(errors, TOKENS), pages) == 60
+
+
+def test_a_series_that_appears_has_moved_unless_it_is_at_zero() -> None:
+    def pages(late: float) -> dict[float, str]:
+        extra = line("prompt_tokens_total", late)
+        return {
+            float(at): page(num_requests_running=1.0) + (extra if at >= 20 else "") for at in range(0, 61, 5)
+        }
+
+    age = Age((Selector("vllm:prompt_tokens_total"),))
+    assert value(age, pages(0.0)) == 60
+    assert value(age, pages(1.0)) == 40
+    assert value(age, pages(7.0)) == 40
+
+
+def test_the_fewest_pages_that_tell_something() -> None:
+    still = {0.0: page(generation_tokens_total=1.0), 5.0: page(generation_tokens_total=1.0)}
+    assert value(Age((TOKENS,)), still) == 5
+    assert value(Age((TOKENS,)), {0.0: still[0.0]}) is None
+    climbing = {15.0 * at: page(num_requests_waiting=10.0 * at) for at in range(3)}
+    assert value(LastingChange(WAITING), climbing) == 10
+    assert (
+        value(LastingRate(TOKENS), {15.0 * at: page(generation_tokens_total=30.0 * at) for at in range(3)})
+        == 2
+    )
+    assert (
+        value(LastingChange(WAITING), {30.0 * at: page(num_requests_waiting=10.0 * at) for at in range(2)})
+        is None
+    )
+
+    def held(connections: float, token: float) -> str:
+        return (
+            page(generation_tokens_total=token, num_requests_running=3.0)
+            + f"process_open_fds {connections}\n"
+        )
+
+    node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
+    assert value(node, {0.0: held(20, 1), 5.0: held(12, 2)}) == 8
+    assert WholeSteps(Increase(TOKENS), Constant(1.0)).metrics() == {TOKENS.metric}

@@ -485,3 +485,82 @@ def test_two_hundred_and_fifty_clauses_cost_well_under_a_scrape() -> None:
     lookup: Callable[[str], float | None] = {"a": 2.0, "b": 3.0, "c": 1.0}.get
     once = min(timeit.repeat(lambda: [clause.truth(lookup) for clause in clauses], number=1, repeat=50))
     assert once < 0.003  # some 0.15 ms on an idle core
+
+
+@pytest.mark.parametrize("piece", ["(a > 0)", "not a > 0", "min(a,1)>0", "a > -1", "known(a)"])
+def test_side_by_side_is_not_nested(piece: str) -> None:
+    assert truth(" and ".join([piece] * 25), a=1.0) is (NO if piece.startswith("not") else YES)
+
+
+@pytest.mark.parametrize(
+    ("before", "inner", "after"),
+    [
+        ("(", "a > 0", ")"),
+        ("not ", "a > 0", ""),
+        ("-", "a", " > 0"),
+        ("max(1, ", "a", ") > 0"),
+    ],
+)
+def test_twenty_levels_are_read_and_one_more_is_not(before: str, inner: str, after: str) -> None:
+    tail = after if ")" in after else ""
+    close, compare = (tail[:1], after.removeprefix(")"))
+    for depth, fits in ((20, True), (21, False)):
+        text = before * depth + inner + close * depth + compare
+        if fits:
+            parse(text, SIGNALS, PARAMETERS)
+        else:
+            assert "nested deeper than 20" in refused(text).message
+
+
+def test_five_hundred_characters_are_read_and_one_more_is_not() -> None:
+    text = "a > 0" + " " * 495
+    assert truth(text, a=1.0) is YES
+    assert refused(text + " ").message == "longer than 500 characters"
+
+
+def test_a_number_in_the_place_of_an_answer_is_told_how_to_compare_it() -> None:
+    assert refused("a and b > 0").hint == "compare it: `a > 0`"
+    assert refused("a + b and b > 0").hint == "compare it with something"
+
+
+def test_long_names_are_shown_by_their_start() -> None:
+    assert refused("x" * 80 + " > 0").message == f"no signal is named `{'x' * 80}`"
+    assert refused("x" * 81 + " > 0").message == f"no signal is named `{'x' * 80}...`"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("min(2, 9, a)", 2.0),
+        ("min(9, 2, a)", 2.0),
+        ("min(a, b)", AtLeast(5)),
+        ("min(5, a)", 5.0),
+        ("min(7, a)", AtLeast(5)),
+        ("max(a, b)", AtLeast(8)),
+        ("0 * a", None),
+        ("a * 0", None),
+        ("-2 * a", None),
+        ("a * -2", None),
+        ("0 + a", None),
+        ("a - 1", None),
+        ("1 / a", None),
+        ("-a", None),
+    ],
+)
+def test_bounds_in_arithmetic_stay_bounds_or_become_unknown(text: str, expected: float | None) -> None:
+    found = number(text, a=AtLeast(5), b=AtLeast(8))
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    values: dict[str, float | None] = {"a": 3, "b": 2}
+    assert parse("a * b + a", SIGNALS, PARAMETERS).number(values.get) == 9
+    assert parse("a / b", SIGNALS, PARAMETERS).number(values.get) == 1.5
+    assert parse("a > b", SIGNALS, PARAMETERS).truth(values.get) is YES
+    assert parse("a < b", SIGNALS, PARAMETERS).truth(values.get) is NO
+    assert parse("a == 3 and b != 3", SIGNALS, PARAMETERS).truth(values.get) is YES
+    assert parse("a * b > 5.5", SIGNALS, PARAMETERS).truth(values.get) is YES
+    huge: dict[str, float | None] = {"a": 10**400, "b": 2}
+    assert parse("a > b", SIGNALS, PARAMETERS).truth(huge.get) is UNKNOWN
+    assert parse("a * b", SIGNALS, PARAMETERS).number(huge.get) is None
