@@ -170,8 +170,7 @@ def check_snapshot(snapshot: Snapshot, rules: RuleSet) -> None:
 
 def check_outputs(house: House, snapshot: Snapshot) -> None:
     house.service.last = {NAME: snapshot}
-    for path in ("/diagnose", f"/diagnose?target={NAME}"):
-        DiagnosisBody.model_validate(strict_json(asked(house, path, "application/json")))
+    DiagnosisBody.model_validate(strict_json(asked(house, "/diagnose", "application/json")))
     for path in ("/incidents", "/targets"):
         strict_json(asked(house, path, "application/json"))
     told = asked(house, "/diagnose?format=text", "text/plain").body.decode()
@@ -399,7 +398,7 @@ any_page = st.one_of(st.none(), damaged, damaged, damaged, odd_pages)
 steps = st.builds(Step, seconds, jumps, any_page)
 # Without shrinking, which would take minutes here: what fails is small enough as it is.
 bounded = settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -421,7 +420,7 @@ def test_any_sequence_of_pages_leaves_every_output_well_formed(house: House, giv
     st.lists(st.tuples(st.integers(0, 11), changes), max_size=6),
     st.lists(st.tuples(st.integers(0, 11), st.one_of(st.none(), seconds)), max_size=4),
 )
-@settings(bounded, max_examples=20)
+@settings(bounded, max_examples=15)
 def test_a_real_incident_with_damaged_pages_between_leaves_every_output_well_formed(
     house: House,
     name: str,
@@ -461,7 +460,7 @@ def with_value(value: str) -> Iterator[bytes]:
 
 def test_the_pages_that_are_changed_are_read_as_they_are(house: House) -> None:
     for place in range(len(PAGES)):
-        snapshot = feed(house, [Step(5.0, 0.0, Made(place))] * 4)
+        snapshot = feed(house, [Step(15.0, 0.0, Made(place))] * 2)
         assert snapshot.up
         assert snapshot.readings
         check_outputs(house, snapshot)
