@@ -589,3 +589,43 @@ def test_the_fewest_pages_that_tell_something() -> None:
     node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
     assert value(node, {0.0: held(20, 1), 5.0: held(12, 2)}) == 8
     assert WholeSteps(Increase(TOKENS), Constant(1.0)).metrics() == {TOKENS.metric}
+
+
+def test_the_last_value_is_that_of_the_last_page() -> None:
+    assert value(Gauge(RUNNING, "last"), gauges([3, 4, 9])) == 9
+    unknown = gauges([3, 4, float("nan")])
+    assert value(Gauge(RUNNING, "last"), unknown) is None
+
+    def lora(names: str) -> str:
+        return page(num_requests_running=1.0) + line(
+            "lora_requests_info", 1.0, f'waiting_lora_adapters="{names}"'
+        )
+
+    node = NewestListLength(Selector("vllm:lora_requests_info"), "waiting_lora_adapters")
+    assert value(node, {0.0: lora(""), 5.0: lora("a,b"), 10.0: lora("a,b,c")}) == 3
+
+
+def test_a_series_of_the_last_page_only_counts_from_zero() -> None:
+    errors = Selector("vllm:request_success_total", (("finished_reason", "error"),))
+    extra = line("request_success_total", 3.0, LABELS + ',finished_reason="error"')
+    pages = {at: page(generation_tokens_total=at) + (extra if at == 30 else "") for at in range(0, 31, 5)}
+    assert value(IncreaseOrZero(errors, TOKENS), pages) == 3
+
+
+@pytest.mark.parametrize("stopped", [20, 25, 40, 55, 60])
+def test_a_server_is_still_since_the_last_of_its_engines_moved(stopped: int) -> None:
+    def text(at: float) -> str:
+        first = page(generation_tokens_total=min(at, 10.0))
+        return first + page('model_name="m",engine="1"', generation_tokens_total=min(at, float(stopped)))
+
+    pages = {float(at): text(at) for at in range(0, 61, 5)}
+    assert value(OfServer(Age((TOKENS,))), pages) == 60 - stopped
+    assert value(Age((TOKENS,)), pages) == 50
+
+
+def test_small_denominators_and_steps_count_where_nothing_else_is_asked() -> None:
+    history = history_of([(0.0, page(num_requests_running=1.0))])
+    assert Ratio(Constant(1.0), Constant(0.5)).evaluate(view(history)) == 2
+    assert WholeSteps(Constant(99.5), Constant(1.0)).evaluate(view(history)) == 100
+    assert WholeSteps(Constant(99.5), Constant(0.5)).evaluate(view(history)) == 99.5
+    assert interpolate([(1.0, 10.0), (inf, 10.0)], 0.5) == 0.5

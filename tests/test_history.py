@@ -300,3 +300,14 @@ def test_a_series_of_the_whole_process_that_is_born_inside_the_window_counts_fro
     span = now_span(history, Subject("t"))
     assert span is not None
     assert span.increase(Selector("http_requests_total")) == 9
+
+
+def test_ten_minutes_are_remembered_and_compared_with_at_one_page_a_second_and_at_one_in_five() -> None:
+    for interval in (1, 5):
+        history = history_of((at, counting(at)) for at in range(0, 1500, interval))
+        life, baseline = life_span(history, ENGINE), baseline_span(history, ENGINE)
+        assert life is not None
+        assert baseline is not None
+        assert 640 <= life.seconds <= 760
+        assert 590 <= baseline.seconds <= 600
+        assert baseline.frames[-1].at == history.times[-1] - 30

@@ -15,12 +15,13 @@ from watchdog.diagnosis.incidents import (
     RESOLVED_RETENTION_SECONDS,
     IncidentBook,
     Restored,
+    explains,
     related,
 )
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.diagnosis.template import Template
-from watchdog.model import Finding, Scope, Severity, State, Subject, Truth
+from watchdog.model import Finding, Key, Scope, Severity, State, Subject, Truth
 
 YES, NO, UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
 ENGINE = Subject("t", "m", "0")
@@ -627,3 +628,51 @@ def test_what_was_pending_before_a_restart_has_still_to_wait_for_the_rest() -> N
     for at, state in ((1000, State.PENDING), (1005, State.PENDING), (1010, State.FIRING)):
         one.update([says(YES)], at, at)
         assert one.incidents()[0].state is state
+
+
+def test_a_model_without_an_engine_is_no_whole_target() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool", Subject("t", "m")), says(YES, "slow", Subject("t", "n"))], 0, 0)
+    assert all(not each.explained_by for each in one.incidents())
+    other = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other.update([says(YES, "pool", Subject("t", "", "0")), says(YES, "slow", Subject("t", "", "1"))], 0, 0)
+    assert all(not each.explained_by for each in other.incidents())
+
+
+def test_one_target_explains_nothing_of_another_and_an_unknown_rule_nothing_at_all() -> None:
+    rules = RuleSet([rule("pool", explains=["slow"]), rule("slow")], "digest")
+    assert explains(rules, Key("pool", "t", "m", "0"), Key("slow", "t", "m", "0"))
+    assert not explains(rules, Key("pool", "t", "", ""), Key("slow", "u", "", ""))
+    assert not explains(rules, Key("gone", "t", "m", "0"), Key("slow", "t", "m", "0"))
+    assert not explains(rules, Key("slow", "t", "m", "0"), Key("pool", "t", "m", "0"))
+
+
+def test_what_is_known_again_is_unknown_no_more() -> None:
+    one = book(rule(wait=0, keep=60))
+    for at, truth, unknown in (
+        (0, YES, False),
+        (5, UNKNOWN, True),
+        (10, NO, False),
+        (15, UNKNOWN, True),
+        (20, YES, False),
+    ):
+        one.update([says(truth)], at, at)
+        assert one.incidents()[0].unknown is unknown
+
+
+def test_what_is_over_is_not_unknown() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    one.update([], GONE_SECONDS + 1, 0)
+    assert [(each.state, each.unknown) for each in one.incidents()] == [(State.RESOLVED, False)]
+
+
+def test_what_is_taken_up_leads_at_once() -> None:
+    before = book(rule(wait=0))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=0))
+    assert one.lead() is None
+    one.restore([Restored(each, 0.0) for each in before.incidents()], 100.0)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "cause"
