@@ -15,6 +15,7 @@ from watchdog.signals.history import (
     MOST_FRAMES,
     MOST_VALUES,
     History,
+    Reset,
     Selector,
     Span,
     baseline_span,
@@ -311,3 +312,37 @@ def test_ten_minutes_are_remembered_and_compared_with_at_one_page_a_second_and_a
         assert 640 <= life.seconds <= 760
         assert 590 <= baseline.seconds <= 600
         assert baseline.frames[-1].at == history.times[-1] - 30
+
+
+def test_after_hours_the_target_and_its_engines_are_still_known() -> None:
+    history = history_of((at, counting(at)) for at in range(0, 3000, 5))
+    assert history.epoch("", "") == 0
+    assert history.epoch("m", "0") == 0
+    for subject in (ENGINE, Subject("t")):
+        assert now_span(history, subject) is not None
+
+
+def test_an_engine_is_remembered_for_as_long_as_its_pages_are() -> None:
+    other = page('model_name="m",engine="1"', num_requests_running=1.0)
+    for gone_for, known in ((300, True), (2000, False)):
+        history = history_of(
+            (at, counting(at) + (other if at < 100 else "")) for at in range(0, 100 + gone_for, 5)
+        )
+        assert (history.epoch("m", "1") is not None) is known
+
+
+def test_a_new_process_is_a_new_life_of_the_target_and_of_every_engine() -> None:
+    def text(at: float) -> str:
+        return f"process_start_time_seconds {1000 if at < 60 else 2000}\n" + counting(at)
+
+    cache, history = SeriesCache(wanted), History()
+    resets = [history.append(parse(text(at).encode(), cache), float(at)) for at in range(0, 121, 5)]
+    assert [reset for each in resets for reset in each] == [Reset("", "", 60), Reset("m", "0", 60)]
+    assert history.epoch("", "") == history.epoch("m", "0") == 60
+
+
+def test_a_baseline_never_reaches_back_before_a_restart() -> None:
+    history = history_of((at, counting(at if at < 100 else at - 100)) for at in range(0, 201, 5))
+    span = baseline_span(history, ENGINE)
+    assert span is not None
+    assert (span.frames[0].at, span.frames[-1].at) == (100, 170)
