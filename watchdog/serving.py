@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+import select
 import signal
 import socket
 import threading
@@ -170,11 +171,14 @@ class Signals:
     """What the operating system told us; handlers only note it, the main thread acts.
 
     A second SIGTERM or SIGINT ends the process at once: somebody is in a hurry. SIGHUPs that come while one
-    is being obeyed are one.
+    is being obeyed are one. Handlers write to a pipe: a lock (as a threading.Event has) may be held by the very
+    thread that a handler interrupts, which then waits for itself for ever.
     """
 
     def __init__(self) -> None:
-        self.news = threading.Event()
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
         self.stopping: int | None = None
         self._reload_wanted = False
 
@@ -183,6 +187,12 @@ class Signals:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._reload)
+
+    def wait(self, seconds: float) -> None:
+        """Returns at the next signal, or after so many seconds."""
+        ready, _, _ = select.select([self._reader], [], [], seconds)
+        if ready:
+            os.read(self._reader, 4096)
 
     def take_reload(self) -> bool:
         """Whether a reload was asked for since this was last called."""
@@ -193,11 +203,16 @@ class Signals:
         if self.stopping is not None:
             os._exit(128 + number)
         self.stopping = number
-        self.news.set()
+        self._wake()
 
     def _reload(self, _number: int, _frame: FrameType | None) -> None:
         self._reload_wanted = True
-        self.news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        # A full pipe wakes just as well.
+        with suppress(OSError):
+            os.write(self._writer, b"\0")
 
 
 def run(service: Serviced, web_server: WebServer, signals: Signals, on_start: Callable[[], None]) -> int:
@@ -206,8 +221,7 @@ def run(service: Serviced, web_server: WebServer, signals: Signals, on_start: Ca
     web_server.start()
     on_start()
     while signals.stopping is None and web_server.alive:
-        signals.news.wait(LOOK_SECONDS)
-        signals.news.clear()
+        signals.wait(LOOK_SECONDS)
         if signals.take_reload():
             service.reload()
         service.look()
