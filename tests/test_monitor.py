@@ -13,7 +13,6 @@ from watchdog.diagnosis.incidents import Restored
 from watchdog.diagnosis.rules import RuleSet, load
 from watchdog.model import Facts, Failure, Reason, Scrape, Snapshot, State, Subject, Target, Truth, Verdict
 from watchdog.monitor import LEAST_SECONDS_TO_JUDGE, Monitor
-from watchdog.monitor import firing as firing_rules
 from watchdog.signals.catalogue import signal_names
 from watchdog.signals.history import MOST_ENGINES, MOST_NAME_CHARACTERS
 
@@ -98,7 +97,7 @@ def test_the_verdict_is_as_bad_as_what_leads(
     snapshot = of(rules(tmp_path, severity=severity)).observe(scrape(0.0, text(0, waiting=1)))
     assert snapshot.verdict is verdict
     assert lead(snapshot) == leads
-    assert firing_rules(snapshot) == ["made"]
+    assert [one.key.rule for one in snapshot.firing] == ["made"]
 
 
 def test_a_target_that_cannot_be_read_is_unknown_and_never_healthy(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from watchdog.clock import steady_seconds
 from watchdog.diagnosis.incidents import Restored
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.fleet import Fleet
 from watchdog.model import Incident, Snapshot, Transition
-from watchdog.watch import steady_seconds
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from watchdog.model import (
     Scrape,
     Severity,
     Snapshot,
-    State,
     Subject,
     Target,
     Transition,
@@ -293,8 +292,3 @@ def _newer(old: Facts, new: Facts) -> Facts:
         max_model_len=new.max_model_len or old.max_model_len,
         models=new.models or old.models,
     )
-
-
-def firing(snapshot: Snapshot) -> list[str]:
-    """The rules that fire in a snapshot, the lead first."""
-    return list(dict.fromkeys(one.key.rule for one in snapshot.incidents if one.state is State.FIRING))

@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from watchdog import logs
+from watchdog.clock import steady_seconds
 from watchdog.diagnosis.incidents import Restored as Stored
 from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
@@ -28,7 +29,7 @@ from watchdog.rulebook import RuleFiles, load_rules
 from watchdog.schedule import Schedule
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.settings import Settings, TargetSettings
-from watchdog.watch import Watch, steady_seconds
+from watchdog.watch import Watch
 
 # A cycle of some target has to end in this many intervals, else we are not alive.
 INTERVALS_ALIVE = 3

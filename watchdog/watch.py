@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from watchdog.clock import steady_seconds
 from watchdog.diagnosis.incidents import Restored
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Scrape, Snapshot, State, Target, Verdict
@@ -19,13 +20,6 @@ FACTS_PAUSE_SECONDS = 600.0
 INTERNAL_ERROR_NOTE = "the last cycle failed inside the watchdog; see its log"
 
 log = logging.getLogger(__name__)
-
-
-def steady_seconds() -> float:
-    """A clock that nobody sets and that goes on while the machine sleeps: a laptop's night counts."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class Watch:

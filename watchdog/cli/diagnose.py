@@ -24,6 +24,7 @@ from watchdog.cli.console import (
 )
 from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.cli.namesake import refuse_namesake
+from watchdog.clock import steady_seconds
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError, RecordingError
 from watchdog.logs import escape
@@ -34,7 +35,6 @@ from watchdog.rulebook import load_rules, with_directories
 from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
 from watchdog.settings import ScrapeSettings, Settings
-from watchdog.watch import steady_seconds
 from watchdog.web.bodies import diagnosis_body
 from watchdog.web.text import WIDTH, diagnosis_text
 

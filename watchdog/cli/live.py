@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from watchdog.clock import steady_seconds
 from watchdog.model import Target
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.settings import Settings, load
-from watchdog.watch import steady_seconds
 
 
 def settings_for(urls: Sequence[str], config: Path | None, interval_seconds: float | None) -> Settings:

@@ -8,9 +8,9 @@ import typer
 
 from watchdog.cli.console import IntervalOption, complain, parse_duration, progress
 from watchdog.cli.live import fetchers_of, settings_for, ticks
+from watchdog.clock import steady_seconds
 from watchdog.errors import RecordingError
 from watchdog.scrape.recording import Writer
-from watchdog.watch import steady_seconds
 
 app = typer.Typer(add_completion=False)
 

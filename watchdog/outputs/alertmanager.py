@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from watchdog.clock import steady_seconds
 from watchdog.model import Incident, Key
 from watchdog.outputs.alert import Alert, AlertBuilder, compact_json, timestamp
 from watchdog.outputs.announcements import Announcement, Announcements, Ledger, no_ledger
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, steady_seconds, stop_all
+from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.outputs.post import Answer, Poster, endpoint_at
 from watchdog.settings import AlertmanagerEndpoint, AlertmanagerSettings
 from watchdog.settings_values import redact_url

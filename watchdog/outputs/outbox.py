@@ -2,10 +2,11 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from watchdog.clock import steady_seconds
 
 _log = logging.getLogger(__name__)
 
@@ -16,13 +17,6 @@ _PAUSE_WHILE_DRAINING_SECONDS = 0.2
 _GRACE_SECONDS = 0.5
 
 Content = TypeVar("Content")
-
-
-def steady_seconds() -> float:
-    """A clock that nobody sets and that goes on while the machine sleeps: an alert ages meanwhile."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
