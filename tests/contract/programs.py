@@ -1,5 +1,6 @@
 """The real Alertmanager and Prometheus, as Debian packages them, on loopback and on free ports."""
 
+import re
 import shutil
 import signal
 import socket
@@ -130,6 +131,23 @@ class Alertmanager(Process):
 
     def names(self) -> set[str]:
         return {alert["labels"]["alertname"] for alert in self.alerts()}
+
+    def wait_until_told(self, count: int) -> None:
+        """Waits until this process knows of `count` messages that they arrived, and would say so after a restart.
+
+        A receiver has a message before Alertmanager has its reply. One that ends in between tells it again, as it
+        should. It counts the reply just before it writes the message into its log, hence the moment after.
+        """
+        counted = re.compile(
+            r'^alertmanager_notification_latency_seconds_count\{integration="webhook"\} (\S+)$', re.MULTILINE
+        )
+
+        def told() -> bool:
+            found = counted.search(get(f"{self.url}/metrics") or "")
+            return found is not None and float(found[1]) >= count
+
+        until(told)
+        time.sleep(0.5)
 
 
 def plain_configuration(hook_url: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def test_an_alertmanager_that_was_down_ends_in_the_right_state(tmp_path: Path) -
         with Watched(alertmanager) as watched:
             watched.incidents = (ends, stays)
             inbox.wait_for(2, seconds=10)
-            time.sleep(1)  # what arrived is also written down: else it would be told again, as it should
+            real.wait_until_told(2)
             real.end()
             watched.incidents = (ended(ends), stays, begins)
             time.sleep(4)
@@ -183,6 +183,7 @@ def test_a_restarted_alertmanager_knows_again_and_pages_nobody_twice(tmp_path: P
     ):
         watched.incidents = (firing(),)
         inbox.wait_for(1, seconds=10)
+        real.wait_until_told(1)
         # What it has said is on its disk; what fires was in its memory only.
         real.end()
         real.start()
