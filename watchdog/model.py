@@ -215,9 +215,8 @@ class Remedy:
     direction: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one rule says of one subject at one moment."""
+class Finding(NamedTuple):
+    """What one rule says of one subject at one moment. A tuple, since each step makes one for every rule."""
 
     rule: str
     subject: Subject
