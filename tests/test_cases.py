@@ -11,7 +11,7 @@ from tests.watching import firing, lead, watch
 from watchdog.model import Facts, Snapshot, Subject, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import Signals
+from watchdog.signals.catalogue import Lookup, lookup_of
 from watchdog.signals.history import History, life_span
 from watchdog.signals.names import wanted
 
@@ -40,11 +40,11 @@ def moving(text: str, seconds: int, moves: dict[str, Callable[[float, float], fl
     return watch(scrape(float(second), at(second)) for second in range(0, seconds + 1, 5))
 
 
-def signals(text: str) -> Signals:
+def signals(text: str) -> Lookup:
     history = History()
     history.append(parse(text.encode(), SeriesCache(wanted)), 0.0)
     model_name, engine = history.subjects()[0] if history.subjects() else ("", "")
-    return Signals(View(None, None, life_span(history, Subject("t", model_name, engine))))
+    return lookup_of(View(None, None, life_span(history, Subject("t", model_name, engine))))
 
 
 @pytest.mark.parametrize("file", sorted(CASES.glob("*.prom")), ids=lambda path: path.stem)

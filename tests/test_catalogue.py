@@ -9,7 +9,7 @@ import yaml
 from tests.pages import history_of
 from watchdog.model import Subject
 from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import BASELINE, CATALOGUE, Signals, formula, metrics_of, signal_names
+from watchdog.signals.catalogue import BASELINE, CATALOGUE, formula, lookup_of, metrics_of, signal_names
 from watchdog.signals.history import baseline_span, life_span, now_span, recent_span
 from watchdog.signals.names import ALIASES, spellings, wanted
 
@@ -57,7 +57,7 @@ def test_every_signal_evaluates_on_a_page_of_every_version(sample: Path) -> None
     for model_name, engine in history.subjects():
         subject = Subject("t", model_name, engine)
         spans = (now_span(history, subject), recent_span(history, subject), life_span(history, subject))
-        lookup = Signals(View(*spans, baseline_span(history, subject)))
+        lookup = lookup_of(View(*spans, baseline_span(history, subject)))
         values = {name: lookup(name) for name in signal_names()}
         assert values["running_last"] is not None
         assert values["waiting_last"] is not None
@@ -75,5 +75,5 @@ def test_old_and_new_names_become_the_same_signals(sample: Path) -> None:
     for core in ("kv_cache_usage_perc", "num_requests_running", "generation_tokens_total"):
         columns = [layout.by_name[name] for name in spellings(f"vllm:{core}") if name in layout.by_name]
         assert columns, core
-    usage = Signals(View(None, None, life_span(history, Subject("t", model_name, engine))))
+    usage = lookup_of(View(None, None, life_span(history, Subject("t", model_name, engine))))
     assert usage("kv_usage_last_ratio") == pytest.approx(0.412, abs=0.6)

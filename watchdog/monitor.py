@@ -31,7 +31,7 @@ from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.signals import engines
 from watchdog.signals.algebra import View
 from watchdog.signals.baseline import BaselineKeeper
-from watchdog.signals.catalogue import Signals
+from watchdog.signals.catalogue import Lookup, lookup_of
 from watchdog.signals.history import (
     MOST_ENGINES,
     MOST_NAME_CHARACTERS,
@@ -147,12 +147,12 @@ class Monitor:
 
     def _judge(self, page: Page | None, at: float) -> _Judged:
         judged = _Judged()
-        lookups: dict[Subject, Signals] = {}
+        lookups: dict[Subject, Lookup] = {}
         if page is not None:
             for model_name, engine in self._history.subjects():
                 subject = Subject(self.target.name, model_name, engine)
                 view = self._view(subject, dict(self._engine_facts(subject, at)))
-                lookup = lookups[subject] = Signals(view)
+                lookup = lookups[subject] = lookup_of(view)
                 self._judge_one(judged, Scope.ENGINE, subject, lookup)
                 if (released := lookup("open_files_drop")) is not None:
                     self._released[subject] = released
@@ -167,10 +167,10 @@ class Monitor:
             facts["blind_rules"] = float(len({blind.rule for blind in judged.blind}))
         subject = Subject(self.target.name)
         view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)
-        self._judge_one(judged, Scope.TARGET, subject, Signals(view))
+        self._judge_one(judged, Scope.TARGET, subject, lookup_of(view))
         return judged
 
-    def _judge_one(self, judged: _Judged, scope: Scope, subject: Subject, lookup: Signals) -> None:
+    def _judge_one(self, judged: _Judged, scope: Scope, subject: Subject, lookup: Lookup) -> None:
         # Which rules are blind is known, and told, once all engines were judged.
         blind = judged.blind if scope is Scope.TARGET else []
         case = Case(subject, lookup, self._context(subject), self._texts(blind))

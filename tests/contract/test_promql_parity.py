@@ -12,7 +12,7 @@ from watchdog.model import Scrape, Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read, thin
 from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import Signals, formula
+from watchdog.signals.catalogue import Lookup, formula, lookup_of
 from watchdog.signals.history import History, baseline_span, life_span, now_span, recent_span
 from watchdog.signals.names import wanted
 
@@ -93,13 +93,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         yield url, scrapes, begin
 
 
-def ours(scrapes: list[Scrape]) -> Signals:
+def ours(scrapes: list[Scrape]) -> Lookup:
     cache, history = SeriesCache(wanted), History()
     for index, scrape in enumerate(scrapes):
         history.append(parse(scrape.body, cache), 5.0 * index)
     subject = Subject("t", *history.subjects()[0])
     spans = (now_span(history, subject), recent_span(history, subject), life_span(history, subject))
-    return Signals(View(*spans, baseline_span(history, subject)))
+    return lookup_of(View(*spans, baseline_span(history, subject)))
 
 
 def theirs(url: str, name: str, at: int) -> float | None:

@@ -18,7 +18,7 @@ from watchdog.diagnosis.launch import (
 from watchdog.diagnosis.remedy_order import KV_CACHE_TYPE, MEMORY_SHARE, check_order, reconcile
 from watchdog.diagnosis.remedy_value import GREATEST_SHARE, LEAST_SHARE, offered_value
 from watchdog.diagnosis.rule import Direction, RemedyRule, Rule, is_offered
-from watchdog.diagnosis.template import VALUE, Template, render_text
+from watchdog.diagnosis.template import VALUE, render_text
 from watchdog.model import Remedy, Truth
 from watchdog.signals.capacity import is_quantised
 from watchdog.signals.version import Engine, Version, version
@@ -61,7 +61,7 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
     if not is_offered(remedy, lookup):
         return None
     value = offered_value(remedy, lookup, context)
-    if value is None and any(map(_quotes_value, (remedy.action, remedy.why, remedy.price))):
+    if value is None and any(VALUE in text.fields for text in (remedy.action, remedy.why, remedy.price)):
         return None
     flag = _flag(remedy)
     if flag is not None and _is_moot(flag, remedy, value, context):
@@ -81,10 +81,6 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
 
 def _flag(remedy: RemedyRule) -> Flag | None:
     return find_flag(remedy.flag) if remedy.flag else None
-
-
-def _quotes_value(text: Template) -> bool:
-    return any(part.name == VALUE for part in text.parts)
 
 
 def _condition(remedy: RemedyRule, context: ServerContext) -> str | None:
@@ -199,8 +195,7 @@ def _pool_size_given(context: ServerContext) -> str | None:
 
 
 def _pointless(rule: Rule, context: ServerContext) -> Iterator[str]:
-    given = _pool_size_given(context)
-    if given and any(remedy.flag == MEMORY_SHARE for remedy in rule.remedies):
+    if any(remedy.flag == MEMORY_SHARE for remedy in rule.remedies) and (given := _pool_size_given(context)):
         yield f"A larger {MEMORY_SHARE} changes nothing while {given} fixes the pool's size."
 
 

@@ -38,11 +38,15 @@ class Section(NamedTuple):
 
 
 class Template(str):
-    """The text as written, read once: its parts, the signals it reads and the parameters bound into it."""
+    """The text as written, read once: its fields, the signals it reads and the parameters bound into it.
 
-    __slots__ = ("names", "parameters", "parts", "sections")
+    `plain` is what it says whatever the values, None where it has a field.
+    """
 
-    parts: tuple[Part, ...]
+    __slots__ = ("fields", "names", "parameters", "plain", "sections")
+
+    fields: tuple[str, ...]
+    plain: str | None
     sections: tuple[Section, ...]
     names: tuple[str, ...]
     parameters: Mapping[str, float]
@@ -73,8 +77,10 @@ class Template(str):
                 _check_name(text, part, {*known, *parameters}, has_value)
         used = dict.fromkeys(part.name for part in parts if part.name)
         template = cls(text)
-        template.parts = parts
+        template.fields = tuple(used)
         template.sections = _sections(text)
+        literals = (part.literal for section in template.sections for part in section.parts)
+        template.plain = None if used else "".join(literals)
         template.names = tuple(name for name in used if name not in {*parameters, *TEXTS, VALUE})
         template.parameters = {name: parameters[name] for name in used if name in parameters}
         return template
@@ -88,6 +94,8 @@ def render_text(
     An optional part with an unknown value is left out. `value` is the remedy's own, already as text; `texts`
     are those of TEXTS.
     """
+    if template.plain is not None:
+        return template.plain
     pieces = []
     for section in template.sections:
         shown = [_shown(part, template, lookup, value, texts) for part in section.parts]

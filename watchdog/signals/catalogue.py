@@ -1,6 +1,6 @@
 """Every signal a rule may name: its formula, its unit and what it says. Declared once, here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -42,6 +42,8 @@ from watchdog.signals.algebra import (
 from watchdog.signals.history import Selector
 
 BASELINE = "_baseline"
+
+Lookup = Callable[[str], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -851,27 +853,31 @@ def formula(name: str) -> Node:
     return signal.node if signal else Baseline(CATALOGUE[name.removesuffix(BASELINE)].node)
 
 
-class Signals:
-    """The signals of one engine at one moment: computed when asked for, once."""
+def lookup_of(view: View) -> Lookup:
+    """Looks up the signals of one engine at one moment by name: each is computed when asked for, once.
 
-    __slots__ = ("_known", "_view")
+    None is unknown; a name that is none raises KeyError.
+    """
+    # Rules ask hundreds of times a step: a dictionary's own method answers in a quarter of the time of a function.
+    return _Signals(view).__getitem__
+
+
+class _Signals(dict[str, float | None]):
+    __slots__ = ("_view",)
 
     def __init__(self, view: View) -> None:
+        super().__init__()
         self._view = view
-        self._known: dict[str, float | None] = {}
 
-    def __call__(self, name: str) -> float | None:
-        """The signal's value; None where it is unknown. Raises KeyError for a name that is none."""
-        known = self._known
-        if name in known:
-            return known[name]
-        value = known[name] = _FORMULAS[name].evaluate(self._view)
+    def __missing__(self, name: str) -> float | None:
+        value = self[name] = _FORMULAS[name].evaluate(self._view)
         return value
 
 
 _FORMULAS: dict[str, Node] = {name: formula(name) for name in signal_names()}
+_METRICS = {name: node.metrics() for name, node in _FORMULAS.items()}
 
 
 def metrics_of(name: str) -> frozenset[str]:
     """The canonical metric names a signal is read from; empty for what is not on the page. KeyError if unknown."""
-    return _FORMULAS[name].metrics()
+    return _METRICS[name]
