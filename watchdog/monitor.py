@@ -75,6 +75,7 @@ class Monitor:
         self._reachability = Reachability()
         self._restarts = Restarts()
         self._server = ServerFacts(target.expectations)
+        self._hints = missing_expectations(target.expectations)
         self._scrapes = 0
         self._failures: dict[Reason, int] = {}
         self._rule_errors: dict[str, int] = {}
@@ -263,7 +264,7 @@ class Monitor:
             blind=tuple(judged.blind),
             transitions=transitions,
             notes=self._notes,
-            hints=missing_expectations(self.target.expectations),
+            hints=self._hints,
             rule_errors=dict(self._rule_errors),
         )
 

@@ -50,7 +50,9 @@ class IncidentBook:
         # Those that are resolved and since when (monotonic), the oldest first.
         self._ended: dict[Key, float] = {}
         self._dropped: list[Transition] = []
+        # What fires, with what explains what, and the lead among it; None where it has to be worked out anew.
         self._firing: list[Incident] | None = None
+        self._lead: Key | None = None
 
     def update(self, findings: Iterable[Finding], at: float, wall: float) -> tuple[Transition, ...]:
         """Takes one step's findings; a key without a finding counts as unknown. Returns what changed."""
@@ -60,6 +62,9 @@ class IncidentBook:
         met: set[Key] = set()
         for finding in findings:
             key = Key(finding.rule, *finding.subject)
+            # Most rules say no, of what was never an incident.
+            if finding.truth is not Truth.YES and key not in self._entries:
+                continue
             met.add(key)
             change = self._take(key, finding, at, wall)
             if change is not None:
@@ -90,13 +95,15 @@ class IncidentBook:
 
     def lead(self) -> Key | None:
         """The key of the one cause to show first; None where nothing of warning or above fires."""
-        return lead_of(self._related())
+        self._related()
+        return self._lead
 
     def _related(self) -> list[Incident]:
         if self._firing is None:
             entries = self._entries.values()
             firing = [entry.incident for entry in entries if entry.incident.state is State.FIRING]
             self._firing = related(firing, self._rules)
+            self._lead = lead_of(self._firing)
         return self._firing
 
     def pending_seconds(self) -> dict[Key, float]:

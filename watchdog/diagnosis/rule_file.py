@@ -52,13 +52,13 @@ class Node:
 
 
 class RuleFile:
-    """One rule file: `root` is its mapping (None where it is not one), `faults` all that was found so far."""
+    """One rule file: `faults` are all that was found so far."""
 
     def __init__(self, path: str, content: bytes) -> None:
         self.path = path
         self.faults: list[RuleFault] = []
+        self._content = content
         self._lines: list[str] = []
-        self.root = self._read(content)
 
     def fault(self, node: Node | None, text: str, hint: str = "", offset: int | None = None) -> None:
         """Note a fault: of the file, at a node, or `offset` characters into a node's text."""
@@ -88,7 +88,12 @@ class RuleFile:
             column += offset
         return node.line, column + 1, _snippet(str(node.line), source, column)
 
-    def _read(self, content: bytes) -> Node | None:
+    def read(self) -> Node | None:
+        """The file's mapping, read anew: it is many times as large as the file, and not kept.
+
+        None where the file is not one mapping; why is then noted.
+        """
+        content = self._content
         if len(content) > MAX_BYTES:
             self.fault(None, f"larger than {MAX_BYTES // 1024} KiB", "one rule a file")
             return None

@@ -225,24 +225,23 @@ def read_rule(
     file: RuleFile, path: Path, signals: Collection[str], values: Mapping[str, float]
 ) -> Read | None:
     """The rule of a file, its parameters set to `values` where given; None where `file` has faults."""
-    if file.root is None:
+    root = file.read()
+    if root is None:
         return None
     before = len(file.faults)
     names = _Names(signals)
-    fields = _Fields(file, file.root, names)
+    fields = _Fields(file, root, names)
     identity = _identity(fields, path)
     parameters = _parameters(fields, names, values)
     rule = _rule(fields, identity, parameters, path)
     fields.finish()
     for name in parameters:
         if name not in names.used and len(file.faults) == before:
-            key = file.root.entries["parameters"][1].entries[name][0]
+            key = root.entries["parameters"][1].entries[name][0]
             file.fault(key, f"no clause and no text uses the parameter `{name}`")
     if rule is None or len(file.faults) > before:
         return None
-    return Read(
-        rule, file, _value_of(file.root, "id"), *(_list_of(file.root, name) for name in ("explains", "tests"))
-    )
+    return Read(rule, file, _value_of(root, "id"), *(_list_of(root, name) for name in ("explains", "tests")))
 
 
 def _value_of(root: Node, name: str) -> Node:

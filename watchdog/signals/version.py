@@ -6,8 +6,7 @@ missing from it: a flag, a filter or a proxy takes series away, nothing adds the
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Set
-from dataclasses import dataclass
-from functools import total_ordering
+from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 from typing import Literal
@@ -26,25 +25,15 @@ _STAGES = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "rc": 2, "c": 2}
 _RELEASED = 3
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Version:
     """A version of vLLM as it is written, in release order: dev, rc, release, post.
 
     Equal when they name the same release: "0.9" is "0.9.0", and a build tag behind "+" does not count.
     """
 
-    text: str
+    text: str = field(compare=False)
     key: tuple[tuple[int, ...], tuple[int, int], int, tuple[int, int]]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.key == other.key
-
-    def __lt__(self, other: "Version") -> bool:
-        return self.key < other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
     def __str__(self) -> str:
         return self.text
