@@ -10,7 +10,7 @@ from watchdog import settings as our_settings
 from watchdog.diagnosis import grammar, incidents, rule_file, rules
 from watchdog.logs import MAX_VALUE_CHARACTERS
 from watchdog.outputs import alert, alertmanager, metrics, post, receiver
-from watchdog.scrape import exposition, fetch, recording
+from watchdog.scrape import client, exposition, fetch, recording
 from watchdog.settings import Settings
 from watchdog.signals import history
 from watchdog.web import api, auth, guard
@@ -81,7 +81,7 @@ FIXED = {
     "rules in one directory": f"{rules.MAX_FILES}",
     "a clause": characters(grammar.MAX_LENGTH),
     "depth of a clause": f"{grammar.MAX_NESTING}",
-    "a secret for a target": size(fetch.SECRET_BYTES),
+    "a secret for a target or a receiver": size(client.SECRET_BYTES),
     "a secret for our callers": size(auth.MAX_SECRET_BYTES),
     "a line of a recording": size(recording.MAX_LINE_BYTES),
     "alerts in one post of ours": f"{alertmanager.BATCH_SIZE}",

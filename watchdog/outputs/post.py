@@ -1,18 +1,22 @@
 """One POST under one total deadline: the answer, or why there is none, as a value."""
 
-import base64
 import socket
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 
-from watchdog import __version__
 from watchdog.logs import escape
+from watchdog.scrape.client import (
+    CertificateFileError,
+    SecretFileError,
+    authorization,
+    check_certificate_files,
+    open_session,
+    system_words,
+    underlying,
+)
 from watchdog.scrape.wire import Adapter, Wire
 from watchdog.settings import Credentials, Endpoint
 from watchdog.settings_values import split_user_info
@@ -20,6 +24,7 @@ from watchdog.settings_values import split_user_info
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 _TOLD_CHARACTERS = 200
+HEADERS = {"Content-Type": "application/json", "Connection": "close"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Poster:
     def post(self, body: bytes, timeout_seconds: float) -> Answer:
         """Posts `body`; never raises, and takes `timeout_seconds` at most."""
         try:
+            check_certificate_files(self._endpoint)
             self._wire.begin(timeout_seconds, MAX_HEADER_BYTES)
             parts = urlsplit(self._url)
             self._wire.resolve(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
@@ -75,11 +81,11 @@ class Poster:
 
     def _exchange(self, body: bytes) -> Answer:
         with (
-            _session(self._endpoint, self._wire) as session,
+            open_session(self._endpoint, Adapter(self._wire)) as session,
             session.post(
                 self._url,
                 data=body,
-                headers=self._headers(),
+                headers=HEADERS | authorization(self._endpoint, self._user, self._password),
                 timeout=self._wire.remaining_seconds(),
                 allow_redirects=False,
                 stream=True,
@@ -94,51 +100,11 @@ class Poster:
             html = "html" in response.headers.get("Content-Type", "").lower()
             return Answer(status, _shown(status, content, html), html, content)
 
-    def _headers(self) -> Mapping[str, str]:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
-        authorization = self._authorization()
-        return headers | ({"Authorization": authorization} if authorization else {})
-
-    def _authorization(self) -> str:
-        """Who we are, read from its files at each post, as secrets are rotated; empty where nobody asks."""
-        endpoint = self._endpoint
-        if endpoint.bearer_token_file is not None:
-            return f"Bearer {_secret(endpoint.bearer_token_file)}"
-        password = endpoint.password.get_secret_value() if endpoint.password else self._password
-        if endpoint.password_file is not None:
-            password = _secret(endpoint.password_file)
-        user = endpoint.username or self._user
-        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
-
 
 def endpoint_at(url: str, credentials: Credentials) -> Endpoint:
     """`url` with the credentials that the settings give beside it."""
     names = {field.name for field in fields(Endpoint)} - {"url"}
     return Endpoint(url=url, **{name: getattr(credentials, name) for name in names})
-
-
-class _SecretError(Exception):
-    pass
-
-
-class _Session(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
-        """Never follow: the library would read a redirect's body, however long, to prepare the next step."""
-        return None
-
-
-def _session(endpoint: Endpoint, wire: Wire) -> requests.Session:
-    session = _Session()
-    session.trust_env = False
-    adapter = Adapter(wire)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    session.headers["User-Agent"] = f"vllm-watchdog/{__version__}"
-    session.verify = str(endpoint.ca_file) if endpoint.ca_file else not endpoint.insecure_skip_verify
-    if endpoint.cert_file is not None:
-        pair = (str(endpoint.cert_file), str(endpoint.key_file))
-        session.cert = pair if endpoint.key_file else pair[0]
-    return session
 
 
 def _start_of(response: requests.Response) -> bytes:
@@ -158,39 +124,19 @@ def _shown(status: int, content: bytes, html: bool) -> str:
     return f"status {status}" + (f": {text}" if text else "")
 
 
-def _secret(path: Path) -> str:
-    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    if not text or not text.isprintable() or not text.isascii():
-        raise _SecretError(f"{path} holds no secret, or more than one line")
-    return text
-
-
 def _told(error: Exception, late: str) -> str:
     """The cause in few words; the texts of requests hold the URL, so they are not used."""
-    if isinstance(error, _SecretError):
+    if isinstance(error, SecretFileError | CertificateFileError):
         return escape(str(error))
-    causes = _causes(error)
+    causes = list(underlying(error))
     if any(isinstance(cause, TimeoutError) for cause in causes):
         return late
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
-            return f"TLS: {escape(str(getattr(cause, 'verify_message', '') or cause.reason or 'broken'))}"
+            return f"TLS: {escape(system_words(cause))}"
         if isinstance(cause, socket.gaierror):
             return "the host name does not resolve"
     spoken = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
     if spoken:
-        place = f": {spoken[-1].filename}" if spoken[-1].filename else ""
-        return escape(f"{spoken[-1].strerror}{place}")
-    return f"the exchange broke ({type(causes[-1]).__name__})"
-
-
-def _causes(error: Exception) -> list[BaseException]:
-    """The error and what it wraps; requests and urllib3 hide causes in several places."""
-    causes: list[BaseException] = []
-    waiting: list[Any] = [error]
-    while waiting and len(causes) < 20:
-        each = waiting.pop(0)
-        if isinstance(each, BaseException) and each not in causes:
-            causes.append(each)
-            waiting += [*each.args, getattr(each, "reason", None), each.__cause__, each.__context__]
-    return causes
+        return escape(system_words(spoken[-1]))
+    return f"the exchange broke ({system_words(causes[-1])})"

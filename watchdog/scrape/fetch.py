@@ -1,44 +1,43 @@
 """One page from one server, within one deadline, or the reason why there is none."""
 
-import base64
-import errno
 import json
 import socket
 import ssl
-import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import BadStatusLine, HTTPException
-from http.cookiejar import DefaultCookiePolicy
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from urllib3.exceptions import HTTPError, IncompleteRead, LocationParseError, ProtocolError
 
-from watchdog import __version__
 from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.scrape.client import (
+    CertificateFileError,
+    SecretFileError,
+    authorization,
+    check_certificate_files,
+    open_session,
+    out_of_resources,
+    system_words,
+    underlying,
+)
 from watchdog.scrape.wire import Adapter, Stage, Wire
 from watchdog.settings import Endpoint, redact_url, split_user_info
 
 __all__ = ["Endpoint", "FetchLimits", "Fetcher", "redact"]
 
 ACCEPT = "text/plain;version=0.0.4"
-USER_AGENT = f"vllm-watchdog/{__version__}"
 READ_BYTES = 64 * 1024
-SECRET_BYTES = 64 * 1024
 # Enough for a server with hundreds of adapters; facts are not worth a longer wait.
 FACTS_BYTES = 1024 * 1024
 FACTS_SECONDS = 2.0
 MOST_MODELS = 200
 MOST_FACT_CHARACTERS = 200
 MOST_DETAIL_CHARACTERS = 300
-
-# How the system says that we, not the server, have run out of something.
-OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
 
 redact = redact_url
 
@@ -68,12 +67,6 @@ class _RefusedError(Exception):
         self.detail = detail
 
 
-class _Session(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
-        """Never follow: the library would read a redirect's body, however long, to prepare the next step."""
-        return None
-
-
 class Fetcher:
     """Fetches the pages of one server, over one connection where it stays open; one fetch at a time."""
 
@@ -85,7 +78,7 @@ class Fetcher:
         self._status = 0
         self._wire = Wire()
         self._adapter = Adapter(self._wire)
-        self._session = _session(endpoint, self._adapter)
+        self._session = open_session(endpoint, self._adapter)
         self._lock = threading.Lock()
 
     def fetch(self, at: float, wall: float) -> Scrape:
@@ -134,8 +127,8 @@ class Fetcher:
         self._wire.begin(seconds, self._limits.max_header_bytes)
         host, port = _host_and_port(url)
         headers = {"Accept": accept, "X-Prometheus-Scrape-Timeout-Seconds": f"{seconds:g}"}
-        headers |= self._authorization()
-        _check_files(self._endpoint)
+        headers |= authorization(self._endpoint, self._user, self._password)
+        check_certificate_files(self._endpoint)
         self._wire.resolve(host, port)
         if not self._wire.peer_is_current:
             self._adapter.drop()
@@ -152,7 +145,7 @@ class Fetcher:
     def _closed_by_peer(self, error: Exception) -> bool:
         """Tell whether a connection kept from the last exchange was closed, before any answer to this one."""
         wire = self._wire
-        closed = any(isinstance(cause, ConnectionError) for cause in _causes(error))
+        closed = any(isinstance(cause, ConnectionError) for cause in underlying(error))
         return closed and not wire.fresh and not wire.received_bytes and not wire.stopped
 
     def _request(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> _Answer:
@@ -166,46 +159,19 @@ class Fetcher:
         self._wire.remaining_seconds()  # Stopped from outside, a body without a length looks whole.
         return _Answer(response.headers, body)
 
-    def _authorization(self) -> dict[str, str]:
-        """Return the header that proves who we are; read for each scrape, as tokens are rotated."""
-        endpoint = self._endpoint
-        if endpoint.bearer_token_file is not None:
-            token = _secret("bearer_token_file", endpoint.bearer_token_file)
-            return {"Authorization": f"Bearer {token}"}
-        user, password = endpoint.username, endpoint.password.get_secret_value() if endpoint.password else ""
-        if endpoint.password_file is not None:
-            password = _secret("password_file", endpoint.password_file)
-        if user is None and (self._user or self._password):
-            user, password = self._user, self._password
-        if user is None:
-            return {}
-        return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
-
     def _failure(self, error: Exception) -> Failure:
         if isinstance(error, _RefusedError):
             reason, detail = error.reason, error.detail
+        elif isinstance(error, SecretFileError):
+            reason, detail = Reason.AUTH_CONFIG, str(error)
+        elif isinstance(error, CertificateFileError):
+            reason, detail = Reason.TLS, str(error)
         elif self._wire.stopped:
             reason, detail = Reason.TIMEOUT, "the fetch was stopped"
         else:
-            reason, detail = _told(list(_causes(error)), self._wire.stage, self._limits.deadline_seconds)
+            reason, detail = _told(list(underlying(error)), self._wire.stage, self._limits.deadline_seconds)
         connecting = self._wire.stage in {Stage.RESOLVING, Stage.CONNECTING}
         return Failure(reason, _one_line(detail), reason is Reason.TIMEOUT and connecting)
-
-
-def _session(endpoint: Endpoint, adapter: Adapter) -> requests.Session:
-    session = _Session()
-    session.trust_env = False
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-    session.headers.update({"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
-    session.verify = str(endpoint.ca_file) if endpoint.ca_file else True
-    if endpoint.insecure_skip_verify:
-        session.verify = False
-    if endpoint.cert_file:
-        certificate = str(endpoint.cert_file)
-        session.cert = (certificate, str(endpoint.key_file)) if endpoint.key_file else certificate
-    return session
 
 
 def _host_and_port(url: str) -> tuple[str, int]:
@@ -224,32 +190,6 @@ def _beside(url: str, path: str) -> str:
     parts = urlsplit(url)
     root = parts.path.rstrip("/").rpartition("/")[0]
     return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))
-
-
-def _check_files(endpoint: Endpoint) -> None:
-    for name in ("ca_file", "cert_file", "key_file"):
-        path = getattr(endpoint, name)
-        if path is not None and not Path(path).exists():
-            raise _RefusedError(Reason.TLS, f"{name} {path} does not exist")
-
-
-def _secret(name: str, path: Path) -> str:
-    """Return the text of a secret's file without space around it; raises _RefusedError if there is none."""
-    try:
-        # A pipe would be waited for without end.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(SECRET_BYTES).strip()
-    except OSError as error:
-        if error.errno in OUT_OF_RESOURCES:
-            raise
-        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} cannot be read: {error.strerror}") from None
-    if not content:
-        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} is empty")
-    if not content.isascii() or not content.decode().isprintable():
-        raise _RefusedError(Reason.AUTH_CONFIG, f"{name} {path} holds more than one line of ASCII text")
-    return content.decode()
 
 
 def _check_head(response: requests.Response, max_body_bytes: int) -> None:
@@ -288,7 +228,7 @@ def _read(response: requests.Response, max_body_bytes: int) -> bytes:
             parts.append(part)
     except ProtocolError as error:
         detail = f"the connection ended in the middle of the page, after {size_bytes} bytes"
-        if isinstance(error, IncompleteRead) or any(map(_is_cut, _causes(error))):
+        if isinstance(error, IncompleteRead) or any(map(_is_cut, underlying(error))):
             raise _RefusedError(Reason.TRUNCATED, detail) from None
         raise
     return b"".join(parts)
@@ -311,23 +251,11 @@ def _check_page(answer: _Answer) -> None:
         raise _RefusedError(Reason.TRUNCATED, "the OpenMetrics page does not end with # EOF")
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Give an error and all that libraries have wrapped in it, from the outside in."""
-    seen: set[int] = set()
-    ahead: list[object] = [error]
-    while ahead:
-        cause = ahead.pop(0)
-        if isinstance(cause, BaseException) and id(cause) not in seen:
-            seen.add(id(cause))
-            yield cause
-            ahead += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
-
-
 def _told(causes: list[BaseException], stage: Stage, deadline_seconds: float) -> tuple[Reason, str]:
     """Return the reason and a sentence for what went wrong, by the most telling cause."""
-    lack = next(filter(_is_lack, causes), None)
+    lack = next(filter(out_of_resources, causes), None)
     if lack is not None:
-        return Reason.RESOURCES, f"{_system_words(lack)} while {stage}"
+        return Reason.RESOURCES, f"{system_words(lack)} while {stage}"
     if any(isinstance(cause, TimeoutError) for cause in causes):
         reason = Reason.DNS if stage is Stage.RESOLVING else Reason.TIMEOUT
         return reason, f"no whole page within {deadline_seconds:g} s, still {stage}"
@@ -338,13 +266,6 @@ def _told(causes: list[BaseException], stage: Stage, deadline_seconds: float) ->
     if stage is Stage.CONNECTING:
         return _told_by(causes, (OSError,), Reason.REFUSED, "no connection")
     return _told_of_answer(causes, stage)
-
-
-def _is_lack(cause: BaseException) -> bool:
-    """Tell whether the fault is ours: out of files, ports, memory or threads."""
-    if isinstance(cause, OSError):
-        return cause.errno in OUT_OF_RESOURCES
-    return isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and "thread" in str(cause))
 
 
 def _told_of_answer(causes: list[BaseException], stage: Stage) -> tuple[Reason, str]:
@@ -364,20 +285,7 @@ def _told_by(
 ) -> tuple[Reason, str]:
     # The innermost is the one that knows: libraries wrap it in words about themselves and the URL.
     known = [cause for cause in causes if isinstance(cause, kinds)]
-    return reason, f"{what}: {_system_words(known[-1] if known else causes[-1])}"
-
-
-def _system_words(cause: BaseException) -> str:
-    """Return the system's own words for an error, without a URL or a name in them."""
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"certificate not accepted, {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError):
-        return (cause.reason or cause.strerror or type(cause).__name__).replace("_", " ").lower()
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    if isinstance(cause, UnicodeError):
-        return "not a host name"
-    return type(cause).__name__
+    return reason, f"{what}: {system_words(known[-1] if known else causes[-1])}"
 
 
 def _one_line(detail: str) -> str:
