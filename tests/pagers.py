@@ -10,6 +10,7 @@ from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.waiting import WAIT_SECONDS
 from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State
 
 WALL = 1_700_000_000.0
@@ -118,13 +119,13 @@ class Inbox:
             self._server.server_close()
             self._server = None
 
-    def wait_for(self, count: int, seconds: float = 5.0) -> list[Post]:
+    def wait_for(self, count: int, seconds: float = WAIT_SECONDS) -> list[Post]:
         """The posts, once there are that many; fails where they do not come."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.posts) >= count, seconds), self.posts
             return list(self.posts)
 
-    def wait_until(self, holds: Callable[[list[Post]], bool], seconds: float = 5.0) -> list[Post]:
+    def wait_until(self, holds: Callable[[list[Post]], bool], seconds: float = WAIT_SECONDS) -> list[Post]:
         with self._changed:
             assert self._changed.wait_for(lambda: holds(self.posts), seconds), self.posts
             return list(self.posts)
@@ -240,14 +241,6 @@ class Pager(Inbox):
     def _turn(self, alert: dict[str, Any], *, firing: bool) -> None:
         alert["firing"] = firing
         self.page_log.append((alert["labels"]["alertname"], "firing" if firing else "resolved"))
-
-
-def eventually(holds: Callable[[], object], seconds: float = 5.0) -> None:
-    """Waits for what other threads bring about."""
-    give_up_at = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up_at, "it did not come about"
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -14,8 +14,9 @@ import trustme
 from hypothesis import given, strategies
 from hypothesis import settings as hypothesis_settings
 
-from tests.pagers import WALL, Inbox, Pager, Reply, eventually, incident, resolved, running, unix
+from tests.pagers import WALL, Inbox, Pager, Reply, incident, resolved, running, unix
 from tests.servers import Server, answer, closed_port, drip, hang, request, send, serving
+from tests.waiting import until
 from watchdog.model import Key, Severity, State
 from watchdog.outputs.alert import (
     AlertBuilder,
@@ -41,7 +42,7 @@ def sender(*urls: str | dict[str, Any], **others: Any) -> AlertmanagerSender:
 
 
 def eventually_sent(alertmanager: AlertmanagerSender, count: int) -> None:
-    eventually(lambda: alertmanager.statistics()[0].sent == count)
+    until(lambda: alertmanager.statistics()[0].sent == count)
 
 
 def alerts_of(inbox: Inbox) -> list[dict[str, Any]]:
@@ -197,7 +198,7 @@ def test_pending_info_and_symptoms_are_not_sent_and_the_lead_is() -> None:
     with Inbox() as inbox, running(sender(inbox.url, symptoms=True)) as alertmanager:
         alertmanager.observe(incidents, 0, WALL)
         inbox.wait_for(1)
-        eventually(lambda: alertmanager.statistics()[0].sent == 4)
+        until(lambda: alertmanager.statistics()[0].sent == 4)
     assert {alert["labels"]["rule"] for alert in alerts_of(inbox)} == {
         "kv-pool-exhausted",
         "ttft-high",
@@ -224,7 +225,7 @@ def test_an_alert_sent_once_is_no_recovery_when_a_deeper_cause_is_found() -> Non
         alertmanager.observe([cause, explained], 20, WALL + 20)
         pager.wait_until(lambda _: len(pager.page_log) == 2)
         alertmanager.observe([cause, explained], 80, WALL + 80)
-        eventually(lambda: alertmanager.statistics()[0].sent == 4)
+        until(lambda: alertmanager.statistics()[0].sent == 4)
         assert pager.firing() == {"VllmTtftHigh", "VllmKvPoolExhausted"}
         assert "It is explained by: kv-pool-exhausted." in alerts_of(pager)[-1]["annotations"]["description"]
         ended = resolved(WALL + 15, "ttft-high", severity=Severity.WARNING)
@@ -311,7 +312,7 @@ def test_stopping_does_not_wait_longer_than_it_may() -> None:
         alertmanager = sender(*[f"http://127.0.0.1:{server.port}/{number}" for number in range(4)])
         alertmanager.run()
         alertmanager.observe([incident()], 0, WALL)
-        eventually(lambda: len(server.requests) == 4)
+        until(lambda: len(server.requests) == 4)
         began = time.monotonic()
         alertmanager.stop(0.3)
         assert time.monotonic() - began < 1.0
@@ -344,7 +345,7 @@ def test_credentials_come_from_files_and_are_read_each_time(
         assert inbox.wait_for(2)[1].headers["Authorization"] != expected
         secret.write_text("")
         alertmanager.observe([incident()], 120, WALL)
-        eventually(lambda: alertmanager.statistics()[0].errors)
+        until(lambda: alertmanager.statistics()[0].errors)
         assert alertmanager.statistics()[0].last_error.endswith(f"{secret} is empty")
     assert len(inbox.posts) == 2
 
@@ -363,8 +364,8 @@ def test_tls_is_verified_and_a_password_in_a_url_is_printed_nowhere(tmp_path: Pa
         for alertmanager in (trusting, doubting, careless):
             alertmanager.run()
             alertmanager.observe([incident()], 0, WALL)
-        eventually(lambda: trusting.statistics()[0].sent and careless.statistics()[0].sent)
-        eventually(lambda: doubting.statistics()[0].errors)
+        until(lambda: trusting.statistics()[0].sent and careless.statistics()[0].sent)
+        until(lambda: doubting.statistics()[0].errors)
         for alertmanager in (trusting, doubting, careless):
             alertmanager.stop(0.1)
         assert doubting.statistics()[0].last_error.startswith("TLS: ")
@@ -419,9 +420,9 @@ def test_an_outbox_survives_a_bug_in_what_it_calls() -> None:
     outbox: Outbox[int] = Outbox("r", deliver, lambda: None, capacity=9, batch_size=2, timeout_seconds=1)
     outbox.run()
     outbox.put(Parcel("a", 1))
-    eventually(lambda: outbox.statistics().errors == 1)
+    until(lambda: outbox.statistics().errors == 1)
     outbox.put(Parcel("b", 2))
-    eventually(lambda: outbox.statistics().sent == 1)
+    until(lambda: outbox.statistics().sent == 1)
     stop_all([outbox], 1)
     assert calls == [[1], [2]]
 
@@ -448,5 +449,5 @@ def test_a_page_that_is_no_alertmanager_is_an_error_even_with_status_200() -> No
     reply = Reply(200, b"  <!doctype html>", "text/plain")
     with Inbox(lambda _: reply) as inbox, running(sender(inbox.url), drain_seconds=0) as alertmanager:
         alertmanager.observe([incident()], 0, WALL)
-        eventually(lambda: alertmanager.statistics()[0].errors == 1)
+        until(lambda: alertmanager.statistics()[0].errors == 1)
         assert alertmanager.statistics()[0].sent == 0

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.pagers import WALL, Inbox, Reply, eventually, incident, resolved, running
+from tests.pagers import WALL, Inbox, Reply, incident, resolved, running
 from tests.servers import Server, answer, hang, request, send
+from tests.waiting import until
 from watchdog.model import Severity
 from watchdog.outputs.announcements import ForgetfulLedger, Ledger
 from watchdog.outputs.webhook import WebhookSender
@@ -73,7 +74,7 @@ def test_what_is_known_is_not_said_again_until_the_reminder_is_due() -> None:
             webhooks.observe([incident(value=second / 2000)], second, WALL + second)
             if second % 600 == 0:
                 inbox.wait_for(1 + second // 600)
-        eventually(lambda: webhooks.statistics()[0].queue_length == 0)
+        until(lambda: webhooks.statistics()[0].queue_length == 0)
     assert [post.json["status"] for post in inbox.posts] == ["firing", "firing"]
     assert webhooks.statistics()[0].sent == 2
 
@@ -133,7 +134,7 @@ def test_only_the_lead_is_told_and_no_recovery_when_it_is_explained_later() -> N
 def test_who_wants_no_ends_gets_none_and_is_told_of_the_next_beginning() -> None:
     with Inbox() as inbox, running(sender(inbox.url, send_resolved=False)) as webhooks:
         webhooks.observe([incident()], 0, WALL)
-        eventually(lambda: webhooks.statistics()[0].sent == 1)
+        until(lambda: webhooks.statistics()[0].sent == 1)
         webhooks.observe([resolved(WALL + 5)], 5, WALL + 5)
         webhooks.observe([incident(since=WALL + 50)], 50, WALL + 50)
         inbox.wait_for(2)
@@ -146,7 +147,7 @@ def test_an_end_that_nobody_was_told_the_beginning_of_is_not_told() -> None:
         inbox.wait_for(1)
         webhooks.observe([resolved(WALL + 5)], 5, WALL + 5)
         inbox.judge = lambda _: Reply()
-        eventually(lambda: webhooks.statistics()[0].queue_length == 0)
+        until(lambda: webhooks.statistics()[0].queue_length == 0)
     assert len(inbox.posts) == 1
 
 
@@ -165,10 +166,10 @@ def test_a_failed_message_is_sent_again_with_what_is_true_by_then() -> None:
 def test_an_end_during_an_outage_is_told_after_it() -> None:
     with Inbox() as inbox, running(sender(inbox.url)) as webhooks:
         webhooks.observe([incident()], 0, WALL)
-        inbox.wait_for(1)
+        until(lambda: webhooks.statistics()[0].sent)  # not only there, but known to be
         inbox.down()
         webhooks.observe([resolved(WALL + 5)], 5, WALL + 5)
-        eventually(lambda: webhooks.statistics()[0].errors)
+        until(lambda: webhooks.statistics()[0].errors)
         webhooks.observe([], 60, WALL + 60)
         inbox.up()
         ended = inbox.wait_for(2)[1].json["alerts"][0]
@@ -185,7 +186,7 @@ def test_a_refused_message_is_not_sent_again_and_again(status: int) -> None:
             webhooks.observe([incident()], second, WALL + second)
             if second in {0, 300}:
                 inbox.wait_for(1 + second // 300)
-                eventually(lambda: webhooks.statistics()[0].errors == len(inbox.posts))
+                until(lambda: webhooks.statistics()[0].errors == len(inbox.posts))
         # A change of state is worth a try of its own.
         webhooks.observe([incident(), incident("b", target="gpu-1")], 310, WALL + 310)
         inbox.wait_for(3)
@@ -198,7 +199,7 @@ def test_a_receiver_that_took_it_is_not_sent_it_twice_for_the_rest_of_its_answer
         running(sender(f"http://127.0.0.1:{server.port}"), drain_seconds=0) as webhooks,
     ):
         webhooks.observe([incident()], 0, WALL)
-        eventually(lambda: webhooks.statistics()[0].sent == 1)
+        until(lambda: webhooks.statistics()[0].sent == 1)
     assert server.connections == 1
 
 
@@ -207,7 +208,7 @@ def test_a_receiver_that_hangs_costs_the_others_nothing() -> None:
         with running(sender(slow.url, quick.url, timeout_seconds=0.5), drain_seconds=0) as webhooks:
             webhooks.observe([incident()], 0, WALL)
             quick.wait_for(1, seconds=0.5)
-            eventually(lambda: webhooks.statistics()[0].errors == 1)
+            until(lambda: webhooks.statistics()[0].errors == 1)
         assert webhooks.statistics()[0].receiver == "hook-0"
         assert "no whole answer" in webhooks.statistics()[0].last_error
 
@@ -221,7 +222,7 @@ def test_a_restart_says_nothing_twice_and_forgets_no_end() -> None:
         with running(sender(inbox.url, ledgers=ledgers)) as webhooks:
             webhooks.observe([], 1000, WALL + 60)
             webhooks.observe([incident("a"), resolved(WALL + 70, "b", target="gpu-1")], 1005, WALL + 70)
-            eventually(lambda: webhooks.statistics()[0].sent == 1)
+            until(lambda: webhooks.statistics()[0].sent == 1)
             # Four hours after the first word, not after the restart.
             webhooks.observe([incident("a")], 1000 + 14_400 - 60, WALL + 14_400)
             inbox.wait_for(4)

@@ -6,13 +6,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 import requests
 import yaml
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMINGS = {"group_wait": "100ms", "group_interval": "500ms", "repeat_interval": "1h"}
@@ -41,17 +43,6 @@ def free_port() -> int:
         return port
 
 
-def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What `holds` returns once it is true; fails where that does not come."""
-    give_up_at = time.monotonic() + seconds
-    while True:
-        value = holds()
-        if value:
-            return value
-        assert time.monotonic() < give_up_at, "it did not come about"
-        time.sleep(0.05)
-
-
 class Process:
     """A process that answers on a URL once it is ready, and is ended by its own id."""
 
@@ -62,7 +53,11 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +98,7 @@ def get(url: str) -> Any:
                     return None
                 is_json = "json" in response.headers.get("Content-Type", "")
                 return response.json() if is_json else response.text
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             return None
 
 

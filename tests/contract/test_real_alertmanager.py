@@ -14,8 +14,9 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from tests.contract.programs import ROOT, Alertmanager, run, until
-from tests.pagers import Inbox, Post, eventually, incident, running
+from tests.contract.programs import ROOT, Alertmanager, run
+from tests.pagers import Inbox, Post, incident, running
+from tests.waiting import until
 from tests.watching import monitor, shipped_rules
 from watchdog.model import Severity, State
 from watchdog.outputs.alertmanager import AlertmanagerSender
@@ -27,7 +28,7 @@ RECORDING = ROOT / "tests" / "recordings" / "h200-kv-pool-exhausted.jsonl.xz"
 
 
 def sender(*urls: str, **others: Any) -> AlertmanagerSender:
-    given = {"urls": list(urls), "heartbeat": False, "resend_seconds": 0.5, **others}
+    given = {"urls": list(urls), "heartbeat": False, "resend_seconds": 1, **others}
     return AlertmanagerSender(AlertmanagerSettings.model_validate(given), "http://w", interval_seconds=0.5)
 
 
@@ -93,7 +94,7 @@ def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Pa
                 leads.append(snapshot.lead.rule)
             if snapshot.lead and snapshot.lead.rule == "kv-pool-exhausted" and not inbox.posts:
                 until(lambda: name in real.names())
-                inbox.wait_for(1, seconds=15)
+                inbox.wait_for(1)
         assert "kv-pool-exhausted" in leads
         begun = {name for _, alerts in said(inbox.posts) for name, status in alerts if status == "firing"}
         assert name in begun
@@ -103,7 +104,7 @@ def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Pa
         ends = [replace(one, state=State.RESOLVED, resolved_at=time.time()) for one in left]
         alertmanager.observe(ends, scrape.at + 5, time.time())
         until(lambda: not real.names())
-        inbox.wait_until(lambda posts: posts[-1].json["status"] == "resolved", seconds=15)
+        inbox.wait_until(lambda posts: posts[-1].json["status"] == "resolved")
         changes = [
             (alert["startsAt"], alert["status"])
             for post in inbox.posts
@@ -121,7 +122,7 @@ def ended(one: Any) -> Any:
 
 
 def test_what_fires_is_said_once_though_it_is_sent_again_and_again(tmp_path: Path) -> None:
-    with pair(tmp_path) as (inbox, real), running(sender(real.url)) as alertmanager:
+    with pair(tmp_path) as (inbox, real), running(sender(real.url, resend_seconds=0.5)) as alertmanager:
         one = firing()
         with Watched(alertmanager) as watched:
             for step in range(8):
@@ -131,7 +132,7 @@ def test_what_fires_is_said_once_though_it_is_sent_again_and_again(tmp_path: Pat
             assert real.names() == {"VllmKvPoolExhausted"}
             assert said(inbox.posts) == [("firing", [("VllmKvPoolExhausted", "firing")])]
             watched.incidents = (ended(one),)
-            inbox.wait_for(2, seconds=10)
+            inbox.wait_for(2)
             assert real.names() == set()
     assert said(inbox.posts)[1:] == [("resolved", [("VllmKvPoolExhausted", "resolved")])]
 
@@ -145,24 +146,24 @@ def test_two_watchdogs_give_one_alert(tmp_path: Path) -> None:
         first, second = firing(), firing(since=time.time() + 0.2, value=0.9)
         with Watched(one) as watched, Watched(other) as too:
             watched.incidents, too.incidents = (first,), (second,)
-            inbox.wait_for(1, seconds=10)
+            inbox.wait_for(1)
             time.sleep(1.5)
             assert len(real.alerts()) == 1
             watched.incidents = (ended(first),)
             time.sleep(0.1)
             too.incidents = (ended(second),)
-            inbox.wait_for(2, seconds=10)
+            inbox.wait_for(2)
             time.sleep(1.5)
     assert [status for status, _ in said(inbox.posts)] == ["firing", "resolved"]
 
 
 def test_an_alertmanager_that_was_down_ends_in_the_right_state(tmp_path: Path) -> None:
     """An outage of eight resends, as ten minutes are: one ends meanwhile, one begins, one stays."""
-    with pair(tmp_path) as (inbox, real), running(sender(real.url)) as alertmanager:
+    with pair(tmp_path) as (inbox, real), running(sender(real.url, resend_seconds=0.5)) as alertmanager:
         ends, stays, begins = (firing(target=name) for name in "abc")
         with Watched(alertmanager) as watched:
             watched.incidents = (ends, stays)
-            inbox.wait_for(2, seconds=10)
+            inbox.wait_for(2)
             real.wait_until_told(2)
             real.end()
             watched.incidents = (ended(ends), stays, begins)
@@ -182,7 +183,7 @@ def test_a_restarted_alertmanager_knows_again_and_pages_nobody_twice(tmp_path: P
         Watched(alertmanager) as watched,
     ):
         watched.incidents = (firing(),)
-        inbox.wait_for(1, seconds=10)
+        inbox.wait_for(1)
         real.wait_until_told(1)
         # What it has said is on its disk; what fires was in its memory only.
         real.end()
@@ -197,10 +198,10 @@ def test_a_watchdog_that_is_gone_leaves_alerts_that_end_by_themselves(tmp_path: 
     with pair(tmp_path) as (inbox, real):
         with running(sender(real.url)) as alertmanager:
             observe(alertmanager, firing())
-            inbox.wait_for(1, seconds=10)
+            inbox.wait_for(1)
         # Stopping has resolved nothing: four resends it lives on.
         assert real.names() == {"VllmKvPoolExhausted"}
-        inbox.wait_for(2, seconds=10)
+        inbox.wait_for(2)
     assert said(inbox.posts)[1][0] == "resolved"
 
 
@@ -214,7 +215,7 @@ def test_a_bad_alert_costs_the_others_nothing(tmp_path: Path) -> None:
             alert = alertmanager._builder.build(body, time.time())
             alertmanager._queue("bad", replace(alert, labels={"no name": "x"}), 0, time.time())
         alertmanager.observe(good, time.monotonic(), time.time(), {one.key for one in good})
-        eventually(lambda: outbox.statistics().sent == 5)
+        until(lambda: outbox.statistics().sent == 5)
         assert len(real.alerts()) == 5
         assert outbox.statistics().errors == 1
 
@@ -227,11 +228,11 @@ def test_our_webhook_message_has_the_form_of_alertmanagers_own(tmp_path: Path) -
         with running(sender(real.url)) as alertmanager, running(direct):
             observe(alertmanager, one)
             observe(direct, one)
-            their_post, our_post = theirs.wait_for(1, seconds=10)[0], ours.wait_for(1)[0]
+            their_post, our_post = theirs.wait_for(1)[0], ours.wait_for(1)[0]
             over = ended(one)
             observe(alertmanager, over)
             observe(direct, over)
-            their_end, our_end = theirs.wait_for(2, seconds=10)[1], ours.wait_for(2)[1]
+            their_end, our_end = theirs.wait_for(2)[1], ours.wait_for(2)[1]
     for their, our in ((their_post, our_post), (their_end, our_end)):
         assert list(our.json) == list(their.json)
         assert [list(alert) for alert in our.json["alerts"]] == [
@@ -292,7 +293,7 @@ def test_the_example_inhibits_symptoms_and_lets_the_heartbeat_through(tmp_path: 
         observe(alertmanager, graver[0])
         watched = stack.enter_context(Watched(alertmanager))
         watched.incidents = (cause, symptom, elsewhere, graver[1])
-        inbox.wait_until(lambda posts: len({post.path for post in posts}) == 3, seconds=15)
+        inbox.wait_until(lambda posts: len({post.path for post in posts}) == 3)
         time.sleep(1.5)
         heard = {
             (post.path, alert["labels"]["rule"], alert["labels"]["target"])

@@ -42,7 +42,7 @@ from watchdog.scrape.fetch import Endpoint, Fetcher, FetchLimits
 PAGE = b"vllm:num_requests_running 1\n" * 10
 DEADLINE_SECONDS = 0.5
 # A busy machine may be late to wake a thread; what drips takes many times as long.
-SLACK_SECONDS = 0.2
+SLACK_SECONDS = 0.8
 CAP_BYTES = 1024 * 1024
 
 
@@ -88,10 +88,15 @@ def nothing_left() -> Iterator[None]:
     assert open_files() <= files
 
 
+def is_at(took_seconds: float, deadline_seconds: float) -> bool:
+    """Not before the deadline, and after it only as much as a machine that others use too may add."""
+    return deadline_seconds - 0.05 <= took_seconds < deadline_seconds + SLACK_SECONDS
+
+
 def assert_ends_at_the_deadline(url: str, **options: Any) -> Scrape:
     scrape = fetch(url, deadline_seconds=DEADLINE_SECONDS, **options)
     assert reason_of(scrape) is Reason.TIMEOUT
-    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, abs=SLACK_SECONDS)
+    assert is_at(scrape.took_seconds, DEADLINE_SECONDS)
     return scrape
 
 
@@ -453,7 +458,7 @@ def test_f15_dns_that_hangs_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         scrape = fetcher.fetch(0.0, 0.0)
         assert reason_of(scrape) is Reason.DNS
-        assert scrape.took_seconds == pytest.approx(0.3, abs=SLACK_SECONDS)
+        assert is_at(scrape.took_seconds, 0.3)
         # The resolver cannot be stopped, but there is never more than one thread of it.
         assert threading.active_count() <= before + 1
     assert reason_of(fetcher.fetch(0.0, 0.0)) is Reason.DNS
@@ -537,7 +542,7 @@ def test_f17_reconnect_is_within_the_same_deadline() -> None:
         scrape = fetcher.fetch(0.0, 0.0)
         fetcher.close()
     assert reason_of(scrape) is Reason.TIMEOUT
-    assert scrape.took_seconds == pytest.approx(DEADLINE_SECONDS, abs=SLACK_SECONDS)
+    assert is_at(scrape.took_seconds, DEADLINE_SECONDS)
 
 
 def test_f17_connection_is_kept_and_left_whole() -> None:

@@ -149,17 +149,17 @@ def test_f30_a_line_too_long_or_never_ending_is_refused_at_once(line: str) -> No
     body = f"vllm:good 1\n{line}\n".encode()
     took = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         assert refusal(body).reason in {Reason.TOO_LARGE, Reason.PARSE}
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     assert min(took) < 0.05
 
 
 def test_f31_a_million_series_are_refused_at_once() -> None:
     body = b"".join(b'vllm:a{x="%d"} 1\n' % number for number in range(600_000))
-    began = time.perf_counter()
+    began = time.process_time()
     error = refusal(body)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
     assert error.reason is Reason.TOO_LARGE
 
 

@@ -83,9 +83,9 @@ BAD_FILES: Mapping[str, tuple[str | bytes, int, int, str]] = {
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_f51_a_broken_file_is_refused_at_its_place_in_no_time(tmp_path: Path, name: str) -> None:
     content, line, column, message = BAD_FILES[name]
-    start = time.perf_counter()
+    start = time.process_time()
     fault = refused(write(tmp_path, queue=content))[0]
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert message in str(fault)
     assert fault.line == line
     assert fault.column == column or name == "unbounded nesting"
@@ -181,10 +181,10 @@ def test_f51_a_file_of_nothing_but_unknown_names_is_refused_in_no_time(tmp_path:
     test = (
         "  - {name: n, expect: fires, signals: {" + ", ".join(f"waitng_{n}: 1" for n in range(150)) + "}}\n"
     )
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(RuleError):
         load([write(tmp_path, queue=rule() + test * 80)], names)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_f52_a_typo_is_told_with_what_was_meant(tmp_path: Path, before: str, aft
 def test_f53_a_clause_outside_the_grammar_is_refused_with_a_caret(
     tmp_path: Path, clause: str, caret: int | None, message: str
 ) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     fault = refused(write(tmp_path, queue=rule().replace("waiting > 0", clause)))[0]
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert message in fault.text
     assert fault.line == 5
     if caret:
@@ -283,9 +283,9 @@ def test_f55_a_circle_of_explains_names_all_of_its_files(tmp_path: Path) -> None
 def test_f55_many_ways_that_meet_again_are_no_circle_and_cost_nothing(tmp_path: Path) -> None:
     names = [f"r{number:02}" for number in range(60)]
     files = {name: rule(name, ", ".join(names[index + 1 :])) for index, name in enumerate(names)}
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(load([write(tmp_path, **files)], SIGNALS).rules) == 60
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 def test_f55_an_unknown_id_in_explains_is_told_once_all_files_can_be_read(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from tests.lives import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
-from tests.pagers import WALL, Inbox, Pager, Post, Reply, eventually, incident, resolved, running, unix
+from tests.pagers import WALL, Inbox, Pager, Post, Reply, incident, resolved, running, unix
 from tests.servers import closed_port
+from tests.waiting import until
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.incidents import Restored as Stored
 from watchdog.diagnosis.rule import evaluate
@@ -40,7 +41,7 @@ def told(alertmanager: AlertmanagerSender, position: int = 0) -> int:
 
 
 def eventually_told(alertmanager: AlertmanagerSender, count: int) -> None:
-    eventually(lambda: told(alertmanager) == count)
+    until(lambda: told(alertmanager) == count)
 
 
 # F61: a crash or SIGKILL while it fires.
@@ -317,18 +318,18 @@ def test_f67_after_an_outage_what_fires_and_what_ended_meanwhile_is_told_once() 
     ends, stays, begins = incident("ends"), incident("stays", target="b"), incident("begins", target="c")
     with Pager(lambda: clock[0]) as pager, running(sender(pager.url)) as alertmanager:
         alertmanager.observe([ends, stays], 0, WALL)
-        eventually(lambda: told(alertmanager) == 2)
+        until(lambda: told(alertmanager) == 2)
         pager.down()
         for second in range(5, 605, 5):
             clock[0] = WALL + second
             over = [resolved(WALL + 100, "ends") if second >= 100 else ends]
             later = [replace(begins, firing_since=WALL + 200)] if second >= 200 else []
             alertmanager.observe([*over, stays, *later], second, clock[0])
-        eventually(lambda: alertmanager.statistics()[0].errors > 0)
+        until(lambda: alertmanager.statistics()[0].errors > 0)
         pager.up()
-        eventually(lambda: len(pager.page_log) >= 4, seconds=15)
+        until(lambda: len(pager.page_log) >= 4)
         alertmanager.observe([stays, replace(begins, firing_since=WALL + 200)], 660, WALL + 660)
-        eventually(lambda: alertmanager.statistics()[0].queue_length == 0)
+        until(lambda: alertmanager.statistics()[0].queue_length == 0)
         assert pager.firing() == {"VllmStays", "VllmBegins"}
     assert sorted(pager.page_log) == [
         ("VllmBegins", "firing"),
@@ -345,13 +346,13 @@ def test_f67_after_an_outage_what_fires_and_what_ended_meanwhile_is_told_once() 
 def test_f68_an_alertmanager_that_forgot_all_knows_again_within_a_resend() -> None:
     with Pager(lambda: WALL) as pager, running(sender(pager.url)) as alertmanager:
         alertmanager.observe([incident()], 0, WALL)
-        eventually(pager.firing)
+        until(pager.firing)
         pager.down()
         pager.forget()
         pager.up()
         for second in range(5, 65, 5):
             alertmanager.observe([incident()], second, WALL + second)
-        eventually(pager.firing)
+        until(pager.firing)
     assert [alert["startsAt"] for alert in pager.alerts.values()] == ["2023-11-14T22:13:20.000Z"]
 
 
@@ -365,8 +366,8 @@ def test_f69_one_alertmanager_that_hangs_or_is_down_costs_the_other_nothing(faul
         with running(sender(bad, good.url, timeout_seconds=1), drain_seconds=0) as alertmanager:
             for second in range(0, 65, 5):
                 alertmanager.observe([incident()], second, WALL + second)
-            eventually(lambda: told(alertmanager, 1) >= 1, seconds=0.5)
-            eventually(lambda: alertmanager.statistics()[0].errors >= 1)
+            until(lambda: told(alertmanager, 1) >= 1, seconds=0.5)
+            until(lambda: alertmanager.statistics()[0].errors >= 1)
             assert alertmanager.statistics()[1].errors == 0
     assert good.page_log == [("VllmKvPoolExhausted", "firing")]
 
@@ -385,8 +386,8 @@ def test_f70_a_refused_alert_is_found_counted_and_left_alone_while_the_rest_arri
         # All of them in one batch.
         alertmanager.observe(incidents, 0, WALL)
         stack.enter_context(running(alertmanager))
-        eventually(lambda: len(pager.firing()) == 19)
-        eventually(lambda: alertmanager.statistics()[0].errors == 1)
+        until(lambda: len(pager.firing()) == 19)
+        until(lambda: alertmanager.statistics()[0].errors == 1)
         assert len(pager.posts) < 12
         for minute in range(1, 6):
             alertmanager.observe(incidents, minute * 60, WALL + minute * 60)
@@ -395,7 +396,7 @@ def test_f70_a_refused_alert_is_found_counted_and_left_alone_while_the_rest_arri
         # When it begins anew it is a new alert, and worth a new try.
         anew = [replace(incidents[13], firing_since=WALL + 400)]
         alertmanager.observe(anew, 400, WALL + 400)
-        eventually(lambda: alertmanager.statistics()[0].errors == 2)
+        until(lambda: alertmanager.statistics()[0].errors == 2)
     assert len(pager.page_log) == 19
 
 
@@ -460,7 +461,7 @@ def test_f72_a_full_queue_drops_the_oldest_and_keeps_the_newest_state_of_each() 
         statistics = alertmanager.statistics()[0]
         assert (statistics.queue_length, statistics.queue_capacity, statistics.dropped) == (5, 5, 3)
         with running(alertmanager):
-            eventually(lambda: told(alertmanager) == 5)
+            until(lambda: told(alertmanager) == 5)
     sent = {alert["labels"]["rule"]: unix(alert["endsAt"]) > WALL for alert in pager.posts[0].json}
     assert sent == {"r3": True, "r4": True, "r5": False, "r6": True, "r7": True}
 
@@ -480,7 +481,7 @@ def test_f72_what_failed_does_not_come_back_over_a_newer_state() -> None:
     outbox.put(Parcel("a", 1))
     outbox.put(Parcel("b", 1))
     outbox.run()
-    eventually(lambda: len(taken) == 2)
+    until(lambda: len(taken) == 2)
     stop_all([outbox], 1)
     assert taken == [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
     assert outbox.statistics().dropped == 1
@@ -493,11 +494,11 @@ def test_f73_a_cycle_that_stalls_for_less_than_four_intervals_resolves_nothing()
     clock = [WALL]
     with Pager(lambda: clock[0]) as pager, running(sender(pager.url)) as alertmanager:
         alertmanager.observe([incident()], 0, WALL)
-        eventually(pager.firing)
+        until(pager.firing)
         clock[0] = WALL + 239
         assert pager.firing()
         alertmanager.observe([incident()], 239, clock[0])
-        eventually(lambda: told(alertmanager) == 2)
+        until(lambda: told(alertmanager) == 2)
         clock[0] = WALL + 239 + 239
         assert pager.firing()
     assert len(pager.page_log) == 1
@@ -510,7 +511,7 @@ def test_f73_an_alert_that_waited_too_long_is_not_sent_as_one_that_ended() -> No
         alertmanager.observe([incident()], 0, WALL)
         time.sleep(0.3)
         with running(alertmanager):
-            eventually(lambda: alertmanager.statistics()[0].dropped == 1)
+            until(lambda: alertmanager.statistics()[0].dropped == 1)
     assert pager.posts == []
 
 
@@ -545,9 +546,9 @@ def test_f75_empty_odd_and_huge_texts_are_mended_before_they_are_sent() -> None:
         running(sender(pager.url, external_labels=labels, resend_seconds=5)) as it,
     ):
         it.observe([odd], 0, WALL)
-        eventually(lambda: told(it) == 1)
+        until(lambda: told(it) == 1)
         it.observe([replace(odd, cause="short", evidence=())], 5, WALL)
-        eventually(lambda: told(it) == 2)
+        until(lambda: told(it) == 2)
     first, second = (post.json[0] for post in pager.posts)
     assert first["labels"] == second["labels"]
     assert set(first["labels"]) == {"alertname", "cluster", "engine", "rule", "severity", "target"}
@@ -568,10 +569,10 @@ def test_f76_two_watchdogs_make_one_alert() -> None:
     ):
         one.observe([incident()], 0, WALL)
         other.observe([incident(value=0.9, since=WALL + 3)], 7, WALL + 3)
-        eventually(lambda: told(one) == 1 and told(other) == 1)
+        until(lambda: told(one) == 1 and told(other) == 1)
         one.observe([resolved(WALL + 50)], 50, WALL + 50)
         other.observe([resolved(WALL + 52, since=WALL + 3)], 57, WALL + 52)
-        eventually(lambda: told(one) == 2 and told(other) == 2)
+        until(lambda: told(one) == 2 and told(other) == 2)
     assert len(pager.alerts) == 1
     assert pager.page_log == [("VllmKvPoolExhausted", "firing"), ("VllmKvPoolExhausted", "resolved")]
 
@@ -584,7 +585,7 @@ def test_f77_when_the_watchdog_is_gone_alerts_end_and_the_missing_heartbeat_spea
     with Pager(lambda: clock[0]) as pager:
         with running(sender(pager.url, heartbeat=True)) as alertmanager:
             alertmanager.observe([incident(severity=Severity.WARNING)], 0, WALL)
-            eventually(lambda: told(alertmanager) == 2)
+            until(lambda: told(alertmanager) == 2)
         assert pager.firing() == {"VllmKvPoolExhausted", "VllmWatchdogHeartbeat"}
         clock[0] = WALL + 239
         assert len(pager.firing()) == 2
