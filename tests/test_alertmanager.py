@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from tests.pagers import WALL, Inbox, Pager, Reply, incident, resolved, running, unix
 from tests.servers import Server, answer, closed_port, drip, hang, request, send, serving
 from tests.waiting import until
-from watchdog.model import Key, Severity, State
+from watchdog.model import Key, Remedy, Severity, State
 from watchdog.outputs.alert import (
     AlertBuilder,
     alert_name,
@@ -82,6 +82,19 @@ def test_labels_say_who_and_annotations_say_what() -> None:
     }
     assert alert.generator_url == "http://w:1/incidents/kv-pool-exhausted/gpu-0/m/0"
     assert alert.starts_at == WALL
+
+
+def test_a_pager_gets_the_first_step_and_the_first_flag() -> None:
+    drain = Remedy("Drain it.", None, None, "It is full.", "None.")
+    flag = incident().remedies[0]
+    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain, flag, flag)), WALL)
+    assert alert.annotations["remedy"] == (
+        "Drain it. It is full. Price: None. Then: --max-model-len 8192: Limit the context. The pool holds more. "
+        "Price: Longer ones are refused."
+    )
+    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain)), WALL)
+    assert alert.annotations["remedy"] == "Drain it. It is full. Price: None."
+    assert "remedy" not in AlertBuilder({}, "").build(replace(incident(), remedies=()), WALL).annotations
 
 
 def test_a_runbook_within_our_documents_becomes_a_link_to_our_page() -> None:

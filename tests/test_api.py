@@ -45,10 +45,11 @@ from watchdog.model import (
 )
 from watchdog.outputs.receiver import AlertReceiver, ForwardError
 from watchdog.settings import ReceiverSettings, Settings, TargetSettings
-from watchdog.signals.number import AtLeast
+from watchdog.signals.number import AtLeast, seconds_text
 from watchdog.web.api import create_app
 from watchdog.web.bodies import TargetBodies, diagnosis_body, time_text, worst
-from watchdog.web.text import diagnosis_text, number_text, seconds_text
+from watchdog.web.page import diagnosis_page
+from watchdog.web.text import diagnosis_text, label, number_text
 
 KEY = "kv-pool-exhausted/chat/meta/llama-8b/0"
 
@@ -139,6 +140,17 @@ def test_one_verdict_for_all_is_the_worst(verdicts: list[Verdict], expected: Ver
     assert worst(verdicts) is expected
 
 
+def test_what_a_fleet_only_notices_comes_after_the_targets(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    for severity, order in ((Severity.WARNING, ["fleet", "chat"]), (Severity.INFO, ["chat", "fleet"])):
+        skew = incident(key=Key("fleet-skew", FLEET, "meta/llama-8b", ""), severity=severity, title="Skew")
+        body = diagnosis_body(service.targets(), service.last, (skew,), NOW)
+        lines = [line for line in diagnosis_text(body).splitlines()[1:] if line and line[0] != " "]
+        assert [line.split()[1].rstrip(":") for line in lines] == order
+        page = bytes(diagnosis_page(body, 3).body).decode()
+        assert (page.index("Skew") < page.index(">chat<")) is (order[0] == "fleet")
+
+
 def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
     skew = incident(key=Key("fleet-skew", FLEET, "meta/llama-8b", ""), severity=Severity.WARNING)
     service = a_service(tmp_path, healthy("a"), healthy("b"))
@@ -159,7 +171,7 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AServi
     assert lines[0] == "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
     assert lines[1] == "  cause      457 requests wait while the KV pool is 98% full."
     assert "             kv_usage_peak_ratio (0.98) > least_peak_ratio (0.75)" in lines
-    assert "  do this    1. --max-model-len 8192 - Shorten the longest request the server takes." in lines
+    assert "  do this    1. --max-model-len 8192: Shorten the longest request the server takes." in lines
     assert "                price: calibrate the scales, and compare answers before and after" in lines
     assert "  won't help --swap-space: V1 ignores it." in lines
     assert "  symptoms   queue-latency-high, ttft-high" in lines
@@ -186,14 +198,23 @@ def test_the_text_without_targets_says_so(tmp_path: Path) -> None:
 
 def test_beside_the_lead_stand_causes_but_not_its_symptoms(tmp_path: Path) -> None:
     beside = incident("lora-slots-exhausted", cause="Adapters wait.")
-    soon = incident(
-        "kv-leak", state=State.PENDING, firing_since=None, cause="It may leak.", severity=Severity.INFO
-    )
-    service = a_service(tmp_path, snapshot(incidents=(*snapshot().incidents, beside, soon)))
+    notice = incident("output-truncated", cause="Answers are cut.", severity=Severity.INFO)
+    pending: dict[str, Any] = {"state": State.PENDING, "firing_since": None}
+    soon = incident("kv-leak", cause="It may leak.", severity=Severity.WARNING, **pending)
+    noise = incident("underloaded", severity=Severity.INFO, **pending)
+    symptom = incident("e2e-high", severity=Severity.WARNING, explained_by=("kv-pool-exhausted",), **pending)
+    of_another = incident("prefix-cache-ineffective", explained_by=("preemption-thrash",))
+    others = (notice, beside, soon, noise, symptom, of_another)
+    service = a_service(tmp_path, snapshot(incidents=(*snapshot().incidents, *others)))
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
+    labels = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert [each for each in labels if each in {"also", "pending", "info"}] == ["also", "pending", "info"]
+    for hidden in ("underloaded", "e2e-high", "prefix-cache-ineffective"):
+        assert hidden not in text
+    assert "  info       output-truncated, meta/llama-8b engine 0: Answers are cut." in text
     assert "  also       lora-slots-exhausted, meta/llama-8b engine 0: Adapters wait." in text
     assert "  pending    kv-leak, meta/llama-8b engine 0: It may leak." in text
-    assert text.count("ttft-high") == 1  # as a symptom
+    assert "ttft-high, meta" not in text
 
 
 def test_a_healthy_line_tells_of_a_queue_and_of_what_is_about_to_fire(tmp_path: Path) -> None:
@@ -206,10 +227,47 @@ def test_a_healthy_line_tells_of_a_queue_and_of_what_is_about_to_fire(tmp_path: 
     queue = {**well.readings[0].values, "waiting_requests": 31.0}
     waits = replace(well, readings=(replace(well.readings[0], values=queue),))
     assert first_line(waits) == "HEALTHY  embed: nothing fires (31 waiting)"
+    told = incident("output-truncated", target="embed", severity=Severity.INFO)
+    assert first_line(replace(well, incidents=(told,))) == "HEALTHY  embed: nothing above info fires"
     soon = incident(target="embed", state=State.PENDING, firing_since=None)
     assert first_line(replace(waits, incidents=(soon,))) == (
         "HEALTHY  embed: nothing fires (31 waiting; pending: kv-pool-exhausted)"
     )
+
+
+def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_path: Path) -> None:
+    long = " and ".join(f"kv_usage_peak_ratio_{at} (0.98) > least_peak_ratio_{at} (0.75)" for at in range(9))
+    one = incident(evidence=(Evidence(long, {}, long),), runbook="docs/causes.md#kv-pool-exhausted")
+    service = a_service(tmp_path, snapshot(incidents=(one,), hints=("Give vllm_args.", "Give gpu.")))
+    lines = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()
+    assert not any(line.lstrip().startswith("(") for line in lines)
+    assert "".join(lines).count(" (0.98)") == 9
+    rules = "vllm-watchdog rules show kv-pool-exhausted"
+    assert f"  runbook    docs/causes.md#kv-pool-exhausted, or: {rules}" in lines
+    assert "             Flags count from the next start of the server." in lines
+    assert any(line.startswith("  hints      Give vllm_args. 1 more: `hints`") for line in lines)
+    bare = replace(one, remedies=(replace(one.remedies[0], flag=None, value=None),))
+    service = a_service(tmp_path, snapshot(incidents=(bare,), hints=("Give vllm_args.", "Give gpu.")))
+    text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
+    assert "Flags count" not in text
+    assert "  hints      settings would let it tell 2 more things" in text
+
+
+def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
+    bound = replace(healthy().readings[0], limit="sequences", limit_share=0.5)
+    calm = replace(healthy(), readings=(bound,))
+    led = snapshot(readings=(replace(bound, subject=snapshot().readings[0].subject),))
+    for one, is_named in ((calm, True), (led, False)):
+        service = a_service(tmp_path, one)
+        body = diagnosis_body(service.targets(), service.last, (), NOW)
+        assert ("  limit      sequences, 50% of the time" in diagnosis_text(body)) is is_named
+        assert (b"limit that binds" in bytes(diagnosis_page(body, 3).body)) is is_named
+
+
+def test_names_of_values_are_words_without_the_unit() -> None:
+    assert label("kv_usage_peak_ratio") == "KV usage peak"
+    assert label("itl_p50_seconds_baseline") == "ITL p50 before"
+    assert number_text("itl_p50_seconds_baseline", 0.0055) == "5.5 ms"
 
 
 def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path) -> None:
@@ -223,7 +281,17 @@ def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path)
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        *((0, "0 ms"), (0.0042, "4.2 ms"), (0.38, "380 ms"), (4.26, "4.3 s"), (42, "42 s"), (59.7, "60 s")),
+        *(
+            (0, "0 s"),
+            (0.0042, "4.2 ms"),
+            (0.00996, "10 ms"),
+            (0.38, "380 ms"),
+            (0.9996, "1.0 s"),
+            (4.26, "4.3 s"),
+            (9.96, "10 s"),
+            (42, "42 s"),
+            (59.7, "60 s"),
+        ),
         *((200, "3m 20s"), (3600, "1h"), (7500, "2h 5m"), (3 * 86400, "3d"), (3 * 86400 + 3600, "3d 1h")),
     ],
 )

@@ -202,6 +202,19 @@ def test_the_unexplained_cause_leads_and_the_rest_hangs_below() -> None:
     }
 
 
+def test_a_pending_one_knows_what_explains_it_already() -> None:
+    one = book(rule("cause", wait=0, explains=["symptom"]), rule("symptom", wait=60), rule("other", wait=60))
+    one.update([says(YES), says(YES, "symptom"), says(YES, "other")], 0, 1e9)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {
+        "cause": (),
+        "symptom": ("cause",),
+        "other": (),
+    }
+    one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 5, 1e9 + 5)
+    one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 30, 1e9 + 30)
+    assert not any(each.explained_by for each in one.incidents())
+
+
 def test_worse_severity_leads_before_more_symptoms_before_age() -> None:
     one = book(rule("old", 0), rule("wide", 0, explains=["symptom"]), rule("symptom", 0), rule("bad", 0))
     one.update([says(YES, "old")], 0, 0)

@@ -21,6 +21,7 @@ from watchdog.diagnosis.flags import (
     next_token_budget_step,
 )
 from watchdog.diagnosis.gpus import MemoryClass
+from watchdog.diagnosis.instruction import instruction
 from watchdog.diagnosis.launch import amount
 from watchdog.diagnosis.remedies import (
     ServerContext,
@@ -790,3 +791,94 @@ def test_nothing_is_asked_that_was_told() -> None:
 )
 def test_amounts_are_read_as_vllm_reads_them(text: str | None, number: float | None) -> None:
     assert amount(text) == number
+
+
+# How they are told
+
+
+@pytest.mark.parametrize(
+    ("action", "flag", "value", "direction", "told"),
+    [
+        ("Raise --max-num-seqs to 8.", "--max-num-seqs", "8", "raise", "Raise --max-num-seqs to 8."),
+        ("Draft less.", "--spec-tokens", "2", "lower", "--spec-tokens 2: Draft less."),
+        ("Lower --x to 2048.", "--x", "2", "lower", "--x 2: Lower --x to 2048."),
+        ("Set --x to 0.9.", "--x", "0", "set", "--x 0: Set --x to 0.9."),
+        ("Set --x-y to 2.", "--x", "2", "set", "--x 2: Set --x-y to 2."),
+        ("Remove --x.", "--x", None, "off", "Remove --x."),
+        ("Keep more of them.", "--max-cpu-loras", None, "raise", "raise --max-cpu-loras: Keep more of them."),
+        ("Turn it on.", "--x", None, "on", "--x: Turn it on."),
+        ("Add a replica.", None, None, None, "Add a replica."),
+    ],
+)
+def test_a_flag_and_its_value_are_told_once(
+    action: str, flag: str | None, value: str | None, direction: str | None, told: str
+) -> None:
+    assert instruction(Remedy(action, flag, value, "w", "p", direction)) == told
+
+
+def test_an_action_without_a_flag_may_quote_a_number_but_has_no_value() -> None:
+    remedy = offered(
+        {"action": "Gone in {value} s.", "suggest": "waiting_last / wanted"}, waiting_last=90, wanted=3
+    )
+    assert remedy == Remedy("Gone in 30 s.", None, None, "w", "p", None)
+
+
+def shipped(rule: str, signals: Mapping[str, float], context: ServerContext = LATE) -> list[str]:
+    """The actions that a shipped rule offers, in order."""
+    path = shipped_rules_directory() / f"{rule}.yaml"
+    file = RuleFile(path.name, path.read_bytes())
+    read = read_rule(file, path, signal_names(), {})
+    assert read is not None
+    return [instruction(each) for each in offer(read.rule, signals.get, context)[0]]
+
+
+LOADED = {
+    "waiting_last": 707,
+    "arrivals_per_second": 3.0,
+    "finished_per_second": 2.7,
+    "gpu_memory_utilization_ratio": 0.9,
+    "fp8_pool_tokens": 299_168,
+    "pool_tokens": 149_584,
+}
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "first"),
+    [
+        (19.1, "Send part of the traffic elsewhere or refuse it at the gateway now, and add a replica."),
+        (3.0, "Keep the KV cache in 8 bits with --kv-cache-dtype fp8."),
+        (1.0, "Wait: the queue drains by itself, in about 416 s at this rate."),
+    ],
+)
+def test_a_full_pool_is_relieved_first_where_the_queue_runs_away_and_left_alone_where_it_drains(
+    arrivals: float, first: str
+) -> None:
+    told = shipped("kv-pool-exhausted", LOADED | {"arrivals_per_second": arrivals})
+    assert told[0] == first
+    assert ("Add a replica, or send part of the traffic elsewhere." in told) is (arrivals == 3.0)
+
+
+@pytest.mark.parametrize("rule", ["seqs-limited", "traffic-surge"])
+def test_nobody_is_told_to_add_a_replica_while_the_queue_drains(rule: str) -> None:
+    told = shipped(rule, LOADED | {"running_peak": 24, "requests_that_fit": 95})
+    assert any(each.startswith("Add ") for each in told)
+    told = shipped(rule, LOADED | {"running_peak": 24, "requests_that_fit": 95, "finished_per_second": 5.4})
+    assert told[0].startswith("Wait: the queue drains by itself")
+    assert not any(each.startswith("Add ") for each in told)
+
+
+@pytest.mark.parametrize(("share", "is_early"), [(0.17, True), (0.9, False)])
+def test_memory_that_lies_idle_is_taken_before_another_checkpoint(share: float, is_early: bool) -> None:
+    context = replace(LATE, config=LABELS | {"gpu_memory_utilization": str(share)})
+    told = shipped("kv-pool-exhausted", LOADED | {"gpu_memory_utilization_ratio": share}, context)
+    places = [at for at, each in enumerate(told) if "--gpu-memory-utilization" in each]
+    assert len(places) == 1
+    assert (places[0] < told.index("Serve quantised weights (FP8, AWQ or GPTQ).")) is is_early
+
+
+def test_speculation_that_never_hits_is_turned_off_first() -> None:
+    told = shipped("spec-decode-low-acceptance", {"draft_acceptance_ratio": 0.0, "draft_length_tokens": 3.98})
+    assert told[0] == "Turn speculation off: start without its arguments."
+    assert told[1].startswith("Draft fewer tokens: --spec-tokens 2,")
+    told = shipped("spec-decode-low-acceptance", {"draft_acceptance_ratio": 0.2, "draft_length_tokens": 3.98})
+    assert told[-1].startswith("Turn speculation off, at least for large batches")

@@ -230,6 +230,7 @@ def test_a_text_is_rendered(text: str, value: float | None, shown: str) -> None:
         ("{waiting:99999999f}", 0, "is not a format"),
         ("{waiting:.99f}", 0, "is not a format"),
         ("{waiting:d}", 0, "is not a format"),
+        ("{waiting:time}", 0, "its name says no seconds"),
         ("ab {waiting", 3, "the braces do not match"),
         ("ab waiting}", 0, "the braces do not match"),
         ("ab [{waiting}", 3, "`[` without `]`"),

@@ -80,6 +80,11 @@ class Failure:
     while_connecting: bool = False
 
 
+def failure_text(reason: str, detail: str) -> str:
+    """A failure in words: the reason is left out where the detail names it ("connection refused")."""
+    return detail if reason in detail else f"{reason}: {detail}"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """What is needed to turn memory into KV tokens; every field may be unknown (None)."""

@@ -26,6 +26,7 @@ from watchdog.model import (
     Target,
     Transition,
     Verdict,
+    failure_text,
 )
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.signals import engines
@@ -213,7 +214,7 @@ class Monitor:
         # Which series they are stands in the diagnosis; here they would bury the names.
         count = len({metric for one in blind for metric in one.missing})
         return {
-            "failure": f"{failure.reason}: {failure.detail}" if failure else "none",
+            "failure": failure_text(failure.reason, failure.detail) if failure else "none",
             "last_words": ", then ".join(self._restarts.last_words) or "nothing",
             "blind": f"{rules}; {count} series {'is' if count == 1 else 'are'} missing",
             "version": self._server.version_text(),

@@ -170,9 +170,10 @@ def _limits(snapshot: Snapshot, is_page: bool) -> Iterator[str]:
     advice = "page" if is_page else f"look, {WATCH_HINT}"
     yield ONE_PAGE if is_page else f"too little was seen to tell rates and latencies; {WATCH_HINT}"
     for readings in snapshot.readings:
+        engine = f" on engine {readings.subject.engine}" if len(snapshot.readings) > 1 else ""
         waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")
         if waiting and usage is not None and usage < FULL_POOL_RATIO:
             yield (
-                f"{waiting:.0f} requests wait while the KV pool is {usage:.0%} full: a limit on sequences, "
+                f"{waiting:.0f} requests wait{engine} while the KV pool is {usage:.0%} full: a limit on sequences, "
                 f"on tokens a step, or compute; which one cannot be told from one {advice}"
             )

@@ -11,6 +11,7 @@ import typer
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
 from watchdog.cli.rule_settings import rule_settings
+from watchdog.diagnosis.instruction import instruction
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
@@ -146,7 +147,7 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     ]
     points = [episode.cause]
     points += [f"because {evidence.text}" for evidence in episode.evidence]
-    points += [f"do: {_remedy_text(remedy)}" for remedy in episode.remedies]
+    points += [f"do: {instruction(remedy)}" for remedy in episode.remedies]
     for point in points:
         lines += textwrap.wrap(
             escape(point), WIDTH, initial_indent=" " * INDENT, subsequent_indent=" " * (INDENT + 2)
@@ -160,11 +161,6 @@ def _role(episode: Episode, begin: float) -> str:
     if episode.explained_by:
         return f", explained by {', '.join(episode.explained_by)}"
     return ""
-
-
-def _remedy_text(remedy: Remedy) -> str:
-    setting = f"{remedy.flag} {remedy.value or ''}".strip() if remedy.flag else ""
-    return f"{setting}: {remedy.action}" if setting else remedy.action
 
 
 def clock(seconds: float) -> str:

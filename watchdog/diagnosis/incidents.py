@@ -77,10 +77,13 @@ class IncidentBook:
         return tuple(changes)
 
     def incidents(self) -> tuple[Incident, ...]:
-        """Pending, firing and lately resolved ones; firing ones know what they explain; the lead comes first."""
+        """Pending, firing and lately resolved ones; they know what explains them; the lead comes first."""
         lead = self.lead()
-        by_key = {incident.key: incident for incident in self._related()}
-        everything = [by_key.get(key, entry.incident) for key, entry in self._entries.items()]
+        firing = self._related()
+        by_key = {incident.key: incident for incident in firing}
+        everything = [
+            by_key.get(key) or self._explained(entry.incident, firing) for key, entry in self._entries.items()
+        ]
         order = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
         everything.sort(
             key=lambda one: (
@@ -92,6 +95,13 @@ class IncidentBook:
             )
         )
         return tuple(everything)
+
+    def _explained(self, incident: Incident, firing: Sequence[Incident]) -> Incident:
+        """A pending one with what fires and explains it already: it will be a symptom, not news."""
+        if incident.state is not State.PENDING:
+            return incident
+        causes = {one.key.rule for one in firing if _explains(self._rules, one, incident)}
+        return replace(incident, explained_by=tuple(sorted(causes)))
 
     def lead(self) -> Key | None:
         """The key of the one cause to show first; None where nothing of warning or above fires."""

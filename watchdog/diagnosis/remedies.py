@@ -72,7 +72,7 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
     return Remedy(
         action=_with_condition(render_text(remedy.action, lookup, value), condition),
         flag=remedy.flag,
-        value=value,
+        value=value if remedy.flag else None,
         why=render_text(remedy.why, lookup, value),
         price=render_text(remedy.price, lookup, value),
         direction=_direction(remedy, value, context),

@@ -13,11 +13,14 @@ from watchdog.diagnosis.expression import NO_PARAMETERS, number_text
 from watchdog.diagnosis.nearest import nearest
 from watchdog.errors import ExpressionError
 from watchdog.model import NO_LABELS
+from watchdog.signals.number import seconds_text
 
 VALUE = "value"
 TEXTS = frozenset({"failure", "last_words", "blind", "version"})
 """What a text may quote that is no number: the last failure, what fired before restarts, what is missing."""
-_FORMAT = re.compile(r"(?:,?(?:\.[0-9])?[feg%])?")
+TIME = "time"
+"""The format of seconds as people say a time: 38 ms, 4.2 s, 3m 20s."""
+_FORMAT = re.compile(rf"(?:,?(?:\.[0-9])?[feg%]|{TIME})?")
 _BRACKET = re.compile(r"\{\{|\{[^}]*\}|\[\[|\]\]|\[|\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -135,6 +138,8 @@ def value_format(text: str) -> str:
 
 
 def _formatted(value: float, specification: str) -> str:
+    if specification == TIME:
+        return seconds_text(value)
     return format(value, specification) if specification else number_text(value)
 
 
@@ -188,8 +193,10 @@ def _parts(text: str) -> tuple[Part, ...]:
             message = f"{{{name}}} is not a name with a format"
             raise ExpressionError(message, _brace(text, name), "such as {waiting_last:.0f}")
         if not _FORMAT.fullmatch(specification or ""):
-            hint = "known are .0f to .9f, with a comma before them, and the same with e, g and %"
+            hint = "known are .0f to .9f, with a comma before them, the same with e, g and %, and time for seconds"
             raise ExpressionError(f"`{specification}` is not a format", _brace(text, name), hint)
+        if specification == TIME and "seconds" not in name.split("_"):
+            raise ExpressionError(f"`{name}` is no time: its name says no seconds", _brace(text, name))
         parts.append(Part(literal, name, specification or ""))
     return tuple(parts)
 

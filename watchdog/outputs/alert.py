@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from watchdog.diagnosis.incidents import lead_of
+from watchdog.diagnosis.instruction import instruction
 from watchdog.model import Incident, Key, Remedy, Severity, State
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
@@ -99,7 +100,7 @@ class AlertBuilder:
         annotations = {
             "summary": f"{incident.title} ({subject})" if subject else incident.title,
             "description": " ".join(description),
-            "remedy": remedy_text(incident.remedies[0]) if incident.remedies else "",
+            "remedy": remedies_text(incident.remedies),
             "runbook_url": self._runbook_url(incident),
         }
         return {name: clean_annotation(text) for name, text in annotations.items() if text}
@@ -200,10 +201,18 @@ def compact_json(data: object) -> bytes:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
+def remedies_text(remedies: Sequence[Remedy]) -> str:
+    """What to do first, in full, and where that has no flag the first one that has: a pager shows no list."""
+    first = next(iter(remedies), None)
+    if first is None:
+        return ""
+    flagged = None if first.flag else next((each for each in remedies if each.flag), None)
+    return remedy_text(first) + (f" Then: {remedy_text(flagged)}" if flagged else "")
+
+
 def remedy_text(remedy: Remedy) -> str:
     """One remedy as a sentence: what to do, with which value, why, and what it costs."""
-    setting = " ".join(part for part in (remedy.flag, remedy.value) if part)
-    parts = [f"{setting}: {remedy.action}" if setting else remedy.action, remedy.why]
+    parts = [instruction(remedy), remedy.why]
     if remedy.price:
         parts.append(f"Price: {remedy.price}")
     return " ".join(_sentence(part) for part in parts if part)

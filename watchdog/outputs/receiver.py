@@ -9,7 +9,7 @@ from typing import Any
 
 from watchdog.errors import WatchdogError
 from watchdog.model import Snapshot, Verdict
-from watchdog.outputs.alert import clean_annotation, compact_json, incident_url, remedy_text, scalar_text
+from watchdog.outputs.alert import clean_annotation, compact_json, incident_url, remedies_text, scalar_text
 from watchdog.outputs.announcements import Ledger, no_ledger
 from watchdog.outputs.outbox import Statistics
 from watchdog.outputs.post import Poster
@@ -159,7 +159,7 @@ class AlertReceiver:
             verdict=snapshot.verdict,
             lead=lead.key.rule,
             cause=clean_annotation(f"{lead.title}. {lead.cause}".strip()),
-            remedy=clean_annotation(remedy_text(lead.remedies[0])) if lead.remedies else "",
+            remedy=clean_annotation(remedies_text(lead.remedies)),
             url=incident_url(self._external_url, lead.key),
         )
 

@@ -1,4 +1,4 @@
-"""A number of which only a lower bound is known."""
+"""Numbers with a meaning of their own: a lower bound, and a time as people say it."""
 
 
 class AtLeast(float):
@@ -17,3 +17,26 @@ class AtLeast(float):
 
     def __repr__(self) -> str:
         return f"AtLeast({float(self)!r})"
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds as people say a time: 5.5 ms, 38 ms, 4.2 s, 3m 20s, 2h 5m, 3d 4h; ">= 38 ms" for a lower bound."""
+    bound = ">= " if isinstance(seconds, AtLeast) else ""
+    return bound + _duration(float(seconds))
+
+
+def _duration(seconds: float) -> str:
+    if seconds == 0:
+        return "0 s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.00995 else f"{seconds * 1000:.1f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest}s" if rest else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h {minutes}m" if minutes else f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours}h" if hours else f"{days}d"

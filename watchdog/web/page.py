@@ -7,6 +7,8 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
+from watchdog.diagnosis.instruction import is_told, setting_text
+from watchdog.signals.number import seconds_text
 from watchdog.web import text
 from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, clean
 
@@ -20,18 +22,25 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {
-    "seconds": text.seconds_text,
+    "seconds": seconds_text,
     "reading": lambda value, name: text.number_text(name, value),
-    "flag": text.remedy_flag,
+    "setting": setting_text,
     "readings": text.readings_text,
     "words": text.words,
+    "label": text.label,
+    "beside": text.beside,
+    "ago": text.age_text,
 }
+_TEMPLATES.tests["told"] = is_told
 
 
 def diagnosis_page(diagnosis: DiagnosisBody, rules: int) -> Response:
     """The diagnosis of all targets, the worst first."""
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
-    return _page("diagnosis.html", diagnosis=diagnosis, targets=ordered, rules=rules)
+    urgent, notices = text.fleet_by_urgency(diagnosis)
+    return _page(
+        "diagnosis.html", diagnosis=diagnosis, targets=ordered, rules=rules, urgent=urgent, notices=notices
+    )
 
 
 def incident_page(body: IncidentDetailBody) -> Response:

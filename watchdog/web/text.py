@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from watchdog.model import NO_LABELS, State, Verdict
-from watchdog.signals.number import AtLeast
+from watchdog.diagnosis.instruction import instruction
+from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
+from watchdog.signals.number import AtLeast, seconds_text
 from watchdog.web.bodies import (
     WORST_FIRST,
     DiagnosisBody,
@@ -41,10 +42,18 @@ def diagnosis_text(
     blocks = []
     if len(diagnosis.targets) != 1 or diagnosis.fleet:
         blocks.append(_summary(diagnosis, width))
-    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in diagnosis.fleet]
+    urgent, notices = fleet_by_urgency(diagnosis)
+    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in urgent]
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     blocks += [target_text(body, diagnosis.generated_at, width, starting) for body in ordered]
+    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in notices]
     return "\n".join(blocks)
+
+
+def fleet_by_urgency(diagnosis: DiagnosisBody) -> tuple[list[IncidentBody], list[IncidentBody]]:
+    """The fleet's incidents that belong before the targets, and those of severity info, which come after."""
+    urgent = [each for each in diagnosis.fleet if each.severity is not Severity.INFO]
+    return urgent, [each for each in diagnosis.fleet if each.severity is Severity.INFO]
 
 
 def target_text(
@@ -59,16 +68,19 @@ def target_text(
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
     lines = [one_line(_headline(body, lead, starting.get(body.name, TOO_SHORT)))]
     if body.failure:
-        lines += _row("scrape", f"failed, {body.failure.reason}: {body.failure.detail}", width)
+        lines += _row("scrape", f"failed: {failure_text(body.failure.reason, body.failure.detail)}", width)
     if lead:
         lines += _incident_lines(lead, now, width)
-    lines += _beside(body, lead, width)
+    lines += _beside_lines(body, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
         lines += _row("time went", budget_text(readings.latency_budget), width)
-        lines += _row("limit", _limit_text(readings.limit, readings.limit_share), width)
+        # Where a cause leads, it is the answer: several limits can bind at once, and only one is to be moved.
+        limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
+        lines += _row("limit", limit, width)
     lines += _row("seen", _seen(body), width)
-    lines += _row("hints", _hint_text(len(body.hints)), width)
+    has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
+    lines += _row("hints", _hint_text(body.hints, has_flags), width)
     return "\n".join(lines) + "\n"
 
 
@@ -80,22 +92,6 @@ def number_text(name: str, value: float | None) -> str:
     return bound + _with_unit(name, float(value))
 
 
-def seconds_text(seconds: float) -> str:
-    """A time as people say it: 38 ms, 4.2 s, 3m 20s, 2h 5m, 3d 4h."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 or seconds == 0 else f"{seconds * 1000:.1f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest}s" if rest else f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h {minutes}m" if minutes else f"{hours}h"
-    days, hours = divmod(hours, 24)
-    return f"{days}d {hours}h" if hours else f"{days}d"
-
-
 def budget_text(budget: dict[str, LatencyShareBody]) -> str:
     """Where a mean request's time went, in one line; empty where that is not known."""
     parts = [
@@ -104,13 +100,6 @@ def budget_text(budget: dict[str, LatencyShareBody]) -> str:
         if part.seconds is not None and part.share is not None
     ]
     return ", ".join(parts)
-
-
-def remedy_flag(remedy: RemedyBody) -> str:
-    """`--flag value`; `raise --flag` where the value is not known; empty for an action without a flag."""
-    if not remedy.flag or remedy.value:
-        return f"{remedy.flag or ''} {remedy.value or ''}".strip()
-    return f"{remedy.direction} {remedy.flag}" if remedy.direction in {"raise", "lower"} else remedy.flag
 
 
 def readings_text(values: dict[str, float | None]) -> str:
@@ -131,12 +120,21 @@ def words(name: str) -> str:
     return " ".join(_ABBREVIATIONS.get(part, part) for part in name.split("_"))
 
 
+def label(name: str) -> str:
+    """A signal's or reading's name as words, without the unit that its value carries."""
+    bare = name.removesuffix("_baseline")
+    for unit in ("_per_second", "_seconds", "_ratio"):
+        bare = bare.removesuffix(unit)
+    return words(bare) + (" before" if name.endswith("_baseline") else "")
+
+
 def one_line(text: str) -> str:
     """`text` without line breaks, terminal escapes and other control characters a server may send."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _with_unit(name: str, value: float) -> str:
+    name = name.removesuffix("_baseline")
     if name.endswith("_tokens_per_second"):
         return f"{_rounded(value)} tokens/s"
     if name.endswith("_per_second"):
@@ -151,7 +149,7 @@ def _with_unit(name: str, value: float) -> str:
 def _rounded(value: float) -> str:
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
 
 
 def _summary(diagnosis: DiagnosisBody, width: int) -> str:
@@ -186,7 +184,7 @@ def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str
     if lead:
         return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
     explained = {
-        Verdict.HEALTHY: f"nothing fires{_shadows(body)}",
+        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadows(body)}",
         Verdict.STARTING: starting,
         Verdict.UNKNOWN: _why_unknown(body),
     }.get(body.verdict, "")
@@ -196,10 +194,21 @@ def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str
 def _shadows(body: TargetBody) -> str:
     """What a healthy server shows all the same: a queue, and what may fire soon."""
     waiting = sum(readings.values.get("waiting_requests") or 0.0 for readings in body.readings)
-    pending = dict.fromkeys(each.rule for each in body.incidents if each.state is State.PENDING)
+    pending = dict.fromkeys(each.rule for each in body.incidents if _is_looming(each))
     parts = [f"{waiting:.0f} waiting"] if waiting else []
     parts += [f"pending: {', '.join(pending)}"] if pending else []
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _has_info(body: TargetBody) -> bool:
+    return any(each.state is State.FIRING for each in body.incidents)
+
+
+def _is_looming(incident: IncidentBody) -> bool:
+    """Whether it may soon fire and be news: no notice, and no symptom of what fires already."""
+    if incident.severity is Severity.INFO or incident.explained_by:
+        return False
+    return incident.state is State.PENDING
 
 
 def _why_unknown(body: TargetBody) -> str:
@@ -218,35 +227,46 @@ def _of_engine(incident: IncidentBody) -> str:
 def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iterator[str]:
     yield from _row("cause", incident.cause, width)
     for index, evidence in enumerate(incident.evidence):
-        yield from _row("" if index else "evidence", evidence.text, width)
+        # A value is never parted from its name.
+        yield from _tied(_row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
     for index, remedy in enumerate(incident.remedies):
         yield from _remedy_lines("" if index else "do this", index + 1, remedy, width)
+    if any(remedy.flag for remedy in incident.remedies):
+        yield from _row("", "Flags count from the next start of the server.", width)
     for index, text in enumerate(incident.unhelpful):
         yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
         yield from _row("since", _since(incident.firing_since, now), width)
-    yield from _row("runbook", incident.runbook, width)
+    yield from _row("runbook", _runbook(incident), width)
+
+
+def _runbook(incident: IncidentBody) -> str:
+    """A path in our own documents is seldom at hand at night; the command is."""
+    is_own = not incident.runbook.startswith(("http://", "https://"))
+    return f"{incident.runbook}, or: vllm-watchdog rules show {incident.rule}" if is_own else incident.runbook
 
 
 def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
-    flag = remedy_flag(remedy)
-    told = remedy.value is None and (remedy.flag or "") in remedy.action
-    action = remedy.action if told else f"{flag} - {remedy.action}"
-    yield from _row(label, f"{number}. {action}", width, hang=3)
+    yield from _row(label, f"{number}. {instruction(remedy)}", width, hang=3)
     yield from _row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
     yield from _row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
 
 
-def _beside(body: TargetBody, lead: IncidentBody | None, width: int) -> Iterator[str]:
-    """What else fires, and what is about to, but for the lead and its symptoms."""
-    shown = {lead.key} if lead else set()
-    hidden = set(lead.symptoms) if lead else set()
-    for state, label in ((State.FIRING, "also"), (State.PENDING, "pending")):
-        for incident in body.incidents:
-            if incident.state is state and incident.key not in shown and incident.rule not in hidden:
-                text = f"{incident.rule}{_of_engine(incident)}: {incident.cause or incident.title}"
-                yield from _row(label, text, width)
+def beside(body: TargetBody) -> list[IncidentBody]:
+    """What fires beside the lead, then what is about to, then notices; nothing that is explained already."""
+    firing = [each for each in body.incidents if each.state is State.FIRING and not each.explained_by]
+    others = [each for each in firing if each.key != body.lead_key]
+    grave = [each for each in others if each.severity is not Severity.INFO]
+    looming = [each for each in body.incidents if _is_looming(each)]
+    return [*grave, *looming, *(each for each in others if each.severity is Severity.INFO)]
+
+
+def _beside_lines(body: TargetBody, width: int) -> Iterator[str]:
+    for incident in beside(body):
+        kind = "info" if incident.severity is Severity.INFO else "also"
+        text = f"{incident.rule}{_of_engine(incident)}: {incident.cause or incident.title}"
+        yield from _row("pending" if incident.state is State.PENDING else kind, text, width)
 
 
 def _engine_lines(
@@ -259,7 +279,11 @@ def _engine_lines(
         yield from _row("engine", " engine ".join(filter(None, (model, engine))), width)
     # A reading is never parted from its name.
     joined = ", ".join(each.replace(" ", _TIE) for each in shown)
-    yield from (line.replace(_TIE, " ") for line in _row("readings", joined, width))
+    yield from _tied(_row("readings", joined, width))
+
+
+def _tied(lines: Iterable[str]) -> Iterator[str]:
+    return (line.replace(_TIE, " ") for line in lines)
 
 
 def _limit_text(limit: str, share: float | None) -> str:
@@ -271,7 +295,7 @@ def _limit_text(limit: str, share: float | None) -> str:
 
 def _seen(body: TargetBody) -> str:
     age = body.scrape_age_seconds
-    parts = ["never scraped with success" if age is None else f"scraped {seconds_text(age)} ago"]
+    parts = ["never scraped with success" if age is None else f"scraped {age_text(age)}"]
     version = body.vllm.version or body.vllm.bracket
     if version:
         parts.append(f"vLLM {version}")
@@ -283,11 +307,19 @@ def _seen(body: TargetBody) -> str:
     return "; ".join(parts)
 
 
-def _hint_text(count: int) -> str:
-    if not count:
+def age_text(seconds: float) -> str:
+    """How long ago, in words."""
+    return "just now" if seconds < 1 else f"{seconds_text(seconds)} ago"
+
+
+def _hint_text(hints: list[str], first: bool) -> str:
+    """`first` says whether the most useful one is told whole: beside flags to change, which it makes exact."""
+    if not hints:
         return ""
-    thing = "thing" if count == 1 else "things"
-    return f"{count} {thing} it could tell if it knew more: `hints` in the JSON, or the notes of the page"
+    where = "`hints` in the JSON, or the notes of the page"
+    if first:
+        return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
+    return f"settings would let it tell {len(hints)} more thing{'s' * (len(hints) != 1)}: {where}"
 
 
 def _few(names: list[str]) -> str:
