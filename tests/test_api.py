@@ -242,8 +242,7 @@ def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_pa
     lines = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()
     assert not any(line.lstrip().startswith("(") for line in lines)
     assert "".join(lines).count(" (0.98)") == 9
-    rules = "vllm-watchdog rules show kv-pool-exhausted"
-    assert f"  runbook    docs/causes.md#kv-pool-exhausted, or: {rules}" in lines
+    assert "  runbook    vllm-watchdog rules show kv-pool-exhausted" in lines
     assert "             Flags count from the next start of the server." in lines
     assert any(line.startswith("  hints      Give vllm_args. 1 more: `hints`") for line in lines)
     bare = replace(one, remedies=(replace(one.remedies[0], flag=None, value=None),))
@@ -262,6 +261,18 @@ def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
         body = diagnosis_body(service.targets(), service.last, (), NOW)
         assert ("  limit      sequences, 50% of the time" in diagnosis_text(body)) is is_named
         assert (b"limit that binds" in bytes(diagnosis_page(body, 3).body)) is is_named
+
+
+def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_path: Path) -> None:
+    loading = replace(healthy(), verdict=Verdict.UNKNOWN, readings=())
+    for one, told in (
+        (healthy(), "Nothing fires."),
+        (replace(healthy(), verdict=Verdict.STARTING), "Not enough history to judge yet."),
+        (loading, "It answers, but shows no series of vLLM: still loading, or the wrong port or path."),
+    ):
+        service = a_service(tmp_path, one)
+        body = diagnosis_body(service.targets(), service.last, (), NOW)
+        assert f"<p>{told}</p>" in bytes(diagnosis_page(body, 3).body).decode()
 
 
 def test_names_of_values_are_words_without_the_unit() -> None:

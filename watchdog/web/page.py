@@ -29,6 +29,7 @@ _TEMPLATES.filters |= {
     "words": text.words,
     "label": text.label,
     "beside": text.beside,
+    "state": text.state_text,
     "ago": text.age_text,
 }
 _TEMPLATES.tests["told"] = is_told

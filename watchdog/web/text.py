@@ -183,12 +183,17 @@ def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str
     words = f"{body.verdict.upper()}  {body.name}"
     if lead:
         return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
-    explained = {
+    told = state_text(body, starting)
+    return f"{words}: {told}" if told else words
+
+
+def state_text(body: TargetBody, starting: str = TOO_SHORT) -> str:
+    """What there is to say of a target that no cause leads; `starting` is why one cannot be judged yet."""
+    return {
         Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadows(body)}",
         Verdict.STARTING: starting,
         Verdict.UNKNOWN: _why_unknown(body),
     }.get(body.verdict, "")
-    return f"{words}: {explained}" if explained else words
 
 
 def _shadows(body: TargetBody) -> str:
@@ -242,9 +247,9 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
 
 
 def _runbook(incident: IncidentBody) -> str:
-    """A path in our own documents is seldom at hand at night; the command is."""
-    is_own = not incident.runbook.startswith(("http://", "https://"))
-    return f"{incident.runbook}, or: vllm-watchdog rules show {incident.rule}" if is_own else incident.runbook
+    """A path in our own documents is seldom at hand at night; the command that prints the same is."""
+    is_link = incident.runbook.startswith(("http://", "https://"))
+    return incident.runbook if is_link else f"vllm-watchdog rules show {incident.rule}"
 
 
 def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
