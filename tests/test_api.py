@@ -275,6 +275,24 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
         assert f"<p>{told}</p>" in bytes(diagnosis_page(body, 3).body).decode()
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "(3m 20s)"),
+        ({"easing": True}, "(3m 20s); it holds no more, and ends unless it comes back"),
+        ({"unknown": True}, "(3m 20s); it cannot be judged now"),
+    ],
+)
+def test_what_is_told_from_an_earlier_look_says_so(
+    tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    service = a_service(tmp_path, snapshot(incidents=(incident(**changes),)))
+    body = diagnosis_body(service.targets(), service.last, (), NOW)
+    (since,) = [line for line in diagnosis_text(body).splitlines() if line.startswith("  since")]
+    assert since.endswith(told)
+    assert told.partition(")")[2] in bytes(diagnosis_page(body, 3).body).decode()
+
+
 def test_names_of_values_are_words_without_the_unit() -> None:
     assert label("kv_usage_peak_ratio") == "KV usage peak"
     assert label("itl_p50_seconds_baseline") == "ITL p50 before"

@@ -215,6 +215,17 @@ def test_a_pending_one_knows_what_explains_it_already() -> None:
     assert not any(each.explained_by for each in one.incidents())
 
 
+def test_what_holds_no_more_is_easing_until_it_ends_or_comes_back() -> None:
+    one = book(rule(wait=0, keep=20))
+    steps = ((YES, False), (NO, True), (YES, False), (NO, True), (UNKNOWN, False), (NO, True), (NO, True))
+    for index, (truth, easing) in enumerate(steps):
+        one.update([says(truth)], index * 5.0, 1e9 + index * 5.0)
+        assert one.incidents()[0].easing is easing
+    one.update([says(NO)], 60, 1e9 + 60)
+    (over,) = one.incidents()
+    assert (over.state, over.easing) == (State.RESOLVED, False)
+
+
 def test_worse_severity_leads_before_more_symptoms_before_age() -> None:
     one = book(rule("old", 0), rule("wide", 0, explains=["symptom"]), rule("symptom", 0), rule("bad", 0))
     one.update([says(YES, "old")], 0, 0)

@@ -241,6 +241,8 @@ class Incident:
     """A finding that lasts. Times are unix seconds; None where it has not come to that.
 
     `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now.
+    `unknown` while it cannot be judged, `easing` while it fires though its rule says no already: cause, evidence
+    and remedies are then those of the last yes.
     """
 
     key: Key
@@ -258,6 +260,7 @@ class Incident:
     symptoms: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     unknown: bool = False
+    easing: bool = False
 
     @property
     def labels(self) -> dict[str, str]:

@@ -132,7 +132,7 @@ class IncidentBook:
             rule = self._rules.find(one.incident.key.rule)
             if rule is None:
                 continue
-            incident = replace(one.incident, unknown=True)
+            incident = replace(one.incident, unknown=True, easing=False)
             # What fires has waited long enough, whatever was counted: a reload must not ask it to wait again.
             least = rule.for_seconds if incident.state is State.FIRING else 0.0
             waited = max(one.pending_seconds, least)
@@ -206,7 +206,7 @@ class IncidentBook:
         if entry.last_truth is Truth.NO:
             entry.quiet_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth = at, Truth.NO
-        entry.incident = replace(incident, unknown=False)
+        entry.incident = replace(incident, unknown=False, easing=True)
         rule = self._rules.find(incident.key.rule)
         if rule is None or entry.quiet_seconds >= rule.keep_firing_seconds - 1e-6:
             return self._resolve(entry, at, wall)
@@ -221,7 +221,7 @@ class IncidentBook:
     @staticmethod
     def _unknown(entry: _Entry, at: float) -> None:
         entry.last_at, entry.last_truth = at, Truth.UNKNOWN
-        entry.incident = replace(entry.incident, unknown=True)
+        entry.incident = replace(entry.incident, unknown=True, easing=False)
 
     def _take_nothing(self, key: Key, at: float, wall: float) -> Transition | None:
         if key in self._ended:
@@ -295,6 +295,7 @@ def _told(incident: Incident, finding: Finding) -> Incident:
         remedies=finding.remedies,
         unhelpful=finding.unhelpful,
         unknown=False,
+        easing=False,
     )
 
 
@@ -309,7 +310,7 @@ def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
 def _resolved(incident: Incident, wall: float) -> Transition:
     # A clock that was set back must not make an end before the beginning.
     end = max(wall, incident.firing_since or incident.pending_since)
-    resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False)
+    resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, easing=False)
     return Transition(resolved, incident.state, end)
 
 

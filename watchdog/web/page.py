@@ -29,6 +29,7 @@ _TEMPLATES.filters |= {
     "words": text.words,
     "label": text.label,
     "beside": text.beside,
+    "standing": text.standing_text,
     "state": text.state_text,
     "ago": text.age_text,
 }

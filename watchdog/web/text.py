@@ -242,8 +242,15 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
-        yield from _row("since", _since(incident.firing_since, now), width)
+        yield from _row("since", _since(incident.firing_since, now) + standing_text(incident), width)
     yield from _row("runbook", _runbook(incident), width)
+
+
+def standing_text(incident: IncidentBody) -> str:
+    """What a reader must know of a cause that is told from an earlier look; empty while it holds."""
+    if incident.unknown:
+        return "; it cannot be judged now"
+    return "; it holds no more, and ends unless it comes back" if incident.easing else ""
 
 
 def _runbook(incident: IncidentBody) -> str:
