@@ -127,6 +127,18 @@ def test_a_worse_severity_brings_its_own_evidence(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(
+    ("also", "count"), [("kv_usage_ratio > 0.95 and waiting > 1", 2), ("waiting > 0", 3)]
+)
+def test_a_reason_to_be_graver_is_not_told_twice(tmp_path: Path, also: str, count: int) -> None:
+    text = RULE.replace('"kv_usage_ratio > least_ratio"]', f'"{also}"]')
+    (tmp_path / "pool-full.yaml").write_text(text.partition("tests:\n")[0] + "tests: []\n")
+    rule = load([tmp_path], SIGNALS, allow_untested=True).by_id("pool-full")
+    judgement = evaluate(rule, {"waiting": 3.0, "kv_usage_ratio": 0.98}.get)
+    assert judgement.severity is Severity.CRITICAL
+    assert len(judgement.evidence) == count
+
+
+@pytest.mark.parametrize(
     ("values", "truth", "missing"),
     [
         ({}, Truth.UNKNOWN, ("waiting", "kv_usage_ratio")),

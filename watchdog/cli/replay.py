@@ -150,7 +150,11 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     points += [f"do: {instruction(remedy)}" for remedy in episode.remedies]
     for point in points:
         lines += textwrap.wrap(
-            escape(point), WIDTH, initial_indent=" " * INDENT, subsequent_indent=" " * (INDENT + 2)
+            escape(point),
+            WIDTH,
+            initial_indent=" " * INDENT,
+            subsequent_indent=" " * (INDENT + 2),
+            break_on_hyphens=False,
         )
     return lines
 

@@ -146,7 +146,10 @@ def evaluate(rule: Rule, lookup: Lookup) -> Judgement:
     severity = rule.severity
     if rule.raise_to and rule.raise_to[1].truth(lookup) is Truth.YES:
         severity = rule.raise_to[0]
-        evidence = (*evidence, render(rule.raise_to[1], lookup))
+        graver = render(rule.raise_to[1], lookup)
+        # Often it is a part of what is said already.
+        if not any(f" {graver.text} " in f" {each.text} " for each in evidence):
+            evidence = (*evidence, graver)
     return Judgement(Truth.YES, severity, evidence)
 
 
