@@ -31,7 +31,7 @@ from watchdog.model import (
 )
 from watchdog.monitor import Monitor
 from watchdog.outputs.metrics import Figures, registry
-from watchdog.outputs.receiver import AlertReceiver
+from watchdog.outputs.receiver import AlertReceiver, Received
 from watchdog.scrape.recording import read, thin
 from watchdog.settings import ReceiverSettings
 
@@ -305,6 +305,10 @@ class AService:
     def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the receiver says."""
         return self.receiver.receive(payload, self.last, NOW)
+
+    def received(self) -> Sequence[Received]:
+        """What the receiver keeps."""
+        return self.receiver.received()
 
     def figures(self) -> Figures:
         """What it was given."""

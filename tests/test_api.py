@@ -563,6 +563,8 @@ def test_alerts_of_others_are_answered_with_our_diagnosis(site: Site[AService]) 
     assert answer.status == 200
     [alert] = answer.json["alerts"]
     assert (alert["alertname"], alert["targets"][0]["lead"]) == ("SlowLLM", "kv-pool-exhausted")
+    [kept] = site.ask("/received").json["alerts"]
+    assert kept == alert | {"received_at": "2026-09-21T14:13:20.000Z"}
 
 
 @pytest.mark.parametrize(
@@ -611,6 +613,7 @@ def test_what_the_receiver_refuses_is_told_to_the_sender(tmp_path: Path) -> None
         )
     with a_site(service, Settings.model_validate({"receiver": {"enabled": False}})) as site:
         assert site.post("/alertmanager", {"alerts": []}).status == 404
+        assert site.ask("/received").status == 404
 
 
 def test_numbers_that_json_has_not_are_null(tmp_path: Path) -> None:
@@ -696,7 +699,7 @@ def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
     config = schemathesis.Config.from_dict({"checks": refused})
     document = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
     operations = [found.ok() for found in document.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 14
+    assert len(operations) == 15
     for operation in operations:
         examples = 6 if operation.query or operation.path_parameters or operation.body else 1
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):

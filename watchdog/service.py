@@ -23,7 +23,7 @@ from watchdog.notifiers import Notifiers
 from watchdog.outputs.announcements import ForgetfulLedger, Ledger
 from watchdog.outputs.database import Mode
 from watchdog.outputs.metrics import Figures, registry
-from watchdog.outputs.receiver import AlertReceiver
+from watchdog.outputs.receiver import AlertReceiver, Received
 from watchdog.outputs.store import FILE_NAME, Restored, Store
 from watchdog.rulebook import RuleFiles, load_rules
 from watchdog.schedule import Schedule
@@ -130,6 +130,10 @@ class Service:
         Raises PayloadError (a ValueError) for what is no such payload, ForwardError where it was not passed on.
         """
         return self._receiver.receive(payload, self.snapshots(), time.time())
+
+    def received(self) -> Sequence[Received]:
+        """The alerts that came so, each with the diagnosis of then, the newest first."""
+        return self._receiver.received()
 
     # Its life.
 

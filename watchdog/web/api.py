@@ -29,6 +29,7 @@ from watchdog.web.bodies import (
     HealthBody,
     IncidentDetailBody,
     IncidentsBody,
+    KeptAlertsBody,
     ReceivedBody,
     ReloadBody,
     RuleBody,
@@ -38,6 +39,7 @@ from watchdog.web.bodies import (
     clean,
     diagnosis_body,
     incident_body,
+    kept_alert_body,
     plain,
     rule_body,
     status_body,
@@ -362,6 +364,19 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         except ForwardError as error:
             # Whoever sent it will send it again.
             return error_response(502, str(error), "not_forwarded")
+
+    @app.get(
+        "/received",
+        summary="Alerts of others, with the diagnosis of when they came",
+        tags=["actions"],
+        response_model=KeptAlertsBody,
+        responses=_NOT_FOUND,
+        include_in_schema=settings.receiver.enabled,
+    )
+    def list_received() -> Response:
+        if not settings.receiver.enabled:
+            raise HTTPException(404, "the receiver is off; set receiver.enabled")
+        return BodyResponse(KeptAlertsBody(alerts=[kept_alert_body(each) for each in state.received()]))
 
 
 _WEBHOOK = {

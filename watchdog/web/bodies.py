@@ -22,6 +22,7 @@ from watchdog.model import (
     Transition,
     Verdict,
 )
+from watchdog.outputs.receiver import Received
 from watchdog.signals.number import AtLeast
 
 WORST_FIRST = (Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.STARTING, Verdict.HEALTHY)
@@ -276,6 +277,18 @@ class AnsweredAlertBody(Body):
     targets: list[MeantTargetBody] = Field(description="The targets it means.")
 
 
+class KeptAlertBody(AnsweredAlertBody):
+    """An alert that others raised, and what we knew when it came."""
+
+    received_at: str | None = Field(description="When it came last.")
+
+
+class KeptAlertsBody(Body):
+    """The alerts of others that are kept, as many as receiver.keep says."""
+
+    alerts: list[KeptAlertBody] = Field(description="The newest first.")
+
+
 class ReceivedBody(Body):
     """Our answer to Alertmanager's webhook."""
 
@@ -326,6 +339,11 @@ def plain(value: Any) -> Any:
 def clean(text: str) -> str:
     """`text` as UTF-8 can carry it: one bad label must not break the answer about all other servers."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def kept_alert_body(received: Received) -> KeptAlertBody:
+    """An alert of others with the diagnosis of then."""
+    return KeptAlertBody.model_validate(plain({**received.body(), "received_at": time_text(received.wall)}))
 
 
 def time_text(wall: float | None) -> str | None:

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Incident, Snapshot, State, Target, Transition
+from watchdog.outputs.receiver import Received
 
 
 class IncidentHistory(Protocol):
@@ -77,4 +78,8 @@ class ServiceState(Protocol):
         Raises ValueError, its text safe to show, for a payload that is not of that form, and ForwardError
         where it was not passed on.
         """
+        ...
+
+    def received(self) -> Sequence[Received]:
+        """The alerts that came so, each with the diagnosis of then, the newest first."""
         ...
