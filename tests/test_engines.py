@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.pages import history_of, page
 from watchdog.model import Subject
-from watchdog.signals.engines import Lookup, facts, of_one_model
+from watchdog.signals.engines import Lookup, facts, of_one_server
+from watchdog.signals.owners import Owners
 
 ALL = {
     "engines": 2,
@@ -82,6 +84,17 @@ def test_engines_of_another_model_are_not_compared() -> None:
     lookup: Lookup = FIRST.get
     alone = {Subject("t", "a", "0"): lookup}
     pair = {Subject("t", "b", engine): lookup for engine in ("0", "1")}
-    assert of_one_model(alone | pair) == pair
-    assert of_one_model(pair | alone) == pair
-    assert of_one_model({}) == {}
+    one_server = Owners(())
+    assert of_one_server(alone | pair, one_server) == pair
+    assert of_one_server(pair | alone, one_server) == pair
+    assert of_one_server({}, one_server) == {}
+
+
+def test_engines_of_two_servers_on_one_page_are_not_compared() -> None:
+    lookup: Lookup = FIRST.get
+    labels = [f'model_name="m",engine="0",ReplicaId="{one}"' for one in "ab"]
+    lines = "".join(page(one, num_requests_running=1.0) for one in labels)
+    layout = history_of([(0.0, lines)]).frames[-1].layout
+    engines = {Subject("t", *names): lookup for names in layout.subjects}
+    assert [subject.engine for subject in engines] == ["0@a", "0@b"]
+    assert len(of_one_server(engines, layout.owners)) == 1

@@ -240,7 +240,7 @@ def test_a_page_without_a_sample_is_empty(text: str) -> None:
 def test_a_page_without_a_wanted_sample_is_a_page() -> None:
     known = cache()
     for _ in range(2):
-        assert page_of("python_info 1\n", known) == Page((), ())
+        assert page_of("python_info 1\n", known) == Page((), (), strangers={"python": 1})
 
 
 def test_the_end_of_the_page_needs_no_newline() -> None:
@@ -275,7 +275,30 @@ def test_values_of_unwanted_series_cost_a_lookup_only() -> None:
     known = SeriesCache(lambda name: bool(asked.append(name)))  # type: ignore[func-returns-value]
     for value in range(5):
         page_of(f'other{{x="1"}} {value}\n', known)
-    assert asked == ["other"]
+    assert asked == ["other", "vllm:other"]
+
+
+def test_without_its_prefix_a_name_is_vllms_where_it_tells_its_model() -> None:
+    page = page_of('a{model_name="m"} 1\na{model="m"} 2\na 3\n')
+    assert [(series.name, series.labels) for series in page.series] == [("vllm:a", {"model_name": "m"})]
+    assert page.values == (1.0,)
+
+
+def test_what_a_router_tells_of_a_server_is_not_an_engines() -> None:
+    page = page_of('vllm:a{server="http://a:8000"} 1\nvllm:b{server="http://a:8000"} 1\nother_total 1\n')
+    assert page.series == ()
+    assert page.strangers == {"router": 2, "other": 1}
+    told = page_of('vllm:a{server="x",model_name="m"} 1\nvllm:b{server="x",engine="0"} 1\nother_total 1\n')
+    assert [series.name for series in told.series] == ["vllm:a", "vllm:b"]
+    assert told.strangers == {}
+
+
+def test_strangers_are_counted_by_the_first_word_of_their_names_within_bounds() -> None:
+    text = '# HELP sglang:a x\nsglang:a{b="1"} 1\n  sglang:b 1\ntgi_c 1\n{"quoted"} 1\n' + "x" * 50 + "_y 1\n"
+    assert page_of(text).strangers == {"sglang": 2, "tgi": 1, "x" * 32: 1}
+    crowd = page_of("".join(f"name{number}_total 1\n" for number in range(100))).strangers
+    assert len(crowd) == 33
+    assert crowd["others"] == 68
 
 
 @pytest.mark.parametrize("rest", ["2\t1", "2\t1700000000000", "2 # {} 1", '2\t#\t{x="1_0"}', " 2\t ", "2\r"])

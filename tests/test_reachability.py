@@ -55,6 +55,8 @@ def test_a_page_of_vllm() -> None:
         "seconds_without_vllm": 0,
         "vllm_seen": 1,
         "page_without_vllm_has_http": 0,
+        "page_of_other_program": 0,
+        "page_python_alone": 0,
     }
 
 
@@ -135,6 +137,26 @@ def test_only_a_page_with_an_http_layer_and_without_vllm_is_told_as_such() -> No
     assert some(one, 5.0, "page_without_vllm_has_http") == [0]
     one.answered(page_of(page(num_requests_running=1.0) + 'http_requests_total{handler="/"} 9\n'), 10.0)
     assert some(one, 10.0, "page_without_vllm_has_http") == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "python", "samples"),
+    [
+        ("sglang:num_running_reqs 3\nsglang:token_usage 0.2\npython_info 1\n", 1, 0, 3),
+        ('vllm:num_requests_running{server="http://a"} 3\nprocess_open_fds 9\n', 1, 0, 2),
+        ("tgi_queue_size 0\n", 1, 0, 1),
+        ("python_info 1\nprocess_open_fds 9\n", 0, 1, 2),
+        ('http_requests_total{handler="/"} 9\npython_info 1\n', 0, 0, 2),
+        ("my_app_total 1\n", 0, 0, 1),
+    ],
+)
+def test_whose_page_it_is_without_vllm(text: str, other: float, python: float, samples: float) -> None:
+    one = Reachability()
+    one.answered(page_of(text), 0.0)
+    names = ("page_of_other_program", "page_python_alone", "page_series", "page_vllm_series")
+    assert some(one, 0.0, *names) == [other, python, samples, 0]
+    fail(one, 5.0, Reason.EMPTY, 200)
+    assert some(one, 5.0, *names) == [0, 0, 0, 0]
 
 
 def test_a_target_that_is_down_is_not_without_vllm() -> None:

@@ -168,12 +168,14 @@ class Page:
     `series` is the very same tuple as that of the scrape before where the page kept its shape.
     `notes` tell what was mended on the way (a byte order mark, duplicates), for display.
     `openmetrics` is true for a body in OpenMetrics form.
+    `strangers` counts the samples by the first word of their names, on a page without any series of vLLM's engine.
     """
 
     series: tuple[Series, ...]
     values: tuple[float, ...]
     notes: tuple[str, ...] = ()
     openmetrics: bool = False
+    strangers: Mapping[str, int] = field(default_factory=dict)
 
 
 class Subject(NamedTuple):

@@ -43,6 +43,7 @@ from watchdog.signals.history import (
     recent_span,
 )
 from watchdog.signals.names import spellings, wanted
+from watchdog.signals.programs import described
 from watchdog.signals.reachability import Reachability
 from watchdog.signals.restarts import Restarts
 
@@ -133,7 +134,8 @@ class Monitor:
             return
         self._last_success_wall = scrape.wall
         resets = self._history.append(page, scrape.at)
-        self._notes = (*page.notes, *_surplus(self._history.frames[-1].layout))
+        layout = self._history.frames[-1].layout
+        self._notes = (*page.notes, *_several_servers(layout), *_surplus(layout))
         self._restarts.note(resets, scrape.at, self._was_away, self._last_words())
         for reset in resets:
             began = Subject(self.target.name, reset.model_name, reset.engine)
@@ -141,7 +143,7 @@ class Monitor:
             self._released.pop(began, None)
         self._reachability.answered(page, scrape.at)
         self._was_away = False
-        self._server.learn(self._history.frames[-1].layout, self._facts, bool(resets))
+        self._server.learn(layout, self._facts, bool(resets))
 
     def _last_words(self) -> str:
         lead = self._book.lead()
@@ -165,7 +167,8 @@ class Monitor:
         facts.update(self._restarts.facts(at))
         facts.update(self._server.facts("", ""))
         if page is not None:
-            facts.update(engines.facts(engines.of_one_model(lookups)))
+            owners = self._history.frames[-1].layout.owners
+            facts.update(engines.facts(engines.of_one_server(lookups, owners)))
             facts["blind_rules"] = float(len({blind.rule for blind in judged.blind}))
         subject = Subject(self.target.name)
         view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)
@@ -218,6 +221,7 @@ class Monitor:
             "last_words": ", then ".join(self._restarts.last_words) or "nothing",
             "blind": f"{rules}; {count} series {'is' if count == 1 else 'are'} missing",
             "version": self._server.version_text(),
+            "programs": described(self._reachability.strangers),
         }
 
     def _on_page(self, metric: str) -> bool:
@@ -277,6 +281,12 @@ class Monitor:
         if page is None or not self._reachability.page_vllm_series:
             return Verdict.UNKNOWN
         return Verdict.HEALTHY if judged.span_seconds >= LEAST_SECONDS_TO_JUDGE else Verdict.STARTING
+
+
+def _several_servers(layout: Layout) -> Iterator[str]:
+    if layout.owners.marks:
+        marks = ", ".join(layout.owners.marks)
+        yield f"several servers are on the page: each is judged by itself, told apart by its label {marks}"
 
 
 def _surplus(layout: Layout) -> Iterator[str]:

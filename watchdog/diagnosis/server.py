@@ -1,7 +1,6 @@
 """What is known of a server beside its counters: version, configuration, pool size, what the owner told."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from watchdog.diagnosis.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
 from watchdog.diagnosis.launch import ServerContext, amount
@@ -49,10 +48,10 @@ class ServerFacts:
             return
         self._layout, self._facts = layout, facts
         self._configs = {
-            layout.series[column].labels.get("engine", ""): layout.series[column].labels
+            layout.owners.each[column][1] or "": layout.series[column].labels
             for column in layout.by_name.get(_CONFIG, ())[:MOST_ENGINES]
         }
-        self._engines = max(1, len({engine for _, engine in layout.subjects}))
+        self._engines = max(1, len({layout.owners.parted(engine)[0] for _, engine in layout.subjects}))
         config = next(iter(self._configs.values()), NO_LABELS)
         bracket = fingerprint(tuple(layout.by_name), config)
         self._bracket = None if bracket.is_open else bracket
@@ -99,8 +98,9 @@ class ServerFacts:
         return self._facts.version or (str(self._bracket) if self._bracket else "unknown")
 
     def _config(self, engine: str) -> Mapping[str, str]:
-        found = self._configs.get(engine)
-        return found if found is not None else next(iter(self._configs.values()), MappingProxyType({}))
+        names = (engine, self._layout.owners.parted(engine)[0]) if self._layout else (engine,)
+        first = next(iter(self._configs.values()), NO_LABELS)
+        return next((self._configs[name] for name in names if name in self._configs), first)
 
     def _max_model_len(self) -> int | None:
         served = self._facts.max_model_len

@@ -16,7 +16,7 @@ from watchdog.model import NO_LABELS
 from watchdog.signals.number import seconds_text
 
 VALUE = "value"
-TEXTS = frozenset({"failure", "last_words", "blind", "version"})
+TEXTS = frozenset({"failure", "last_words", "blind", "version", "programs"})
 """What a text may quote that is no number: the last failure, what fired before restarts, what is missing."""
 TIME = "time"
 """The format of seconds as people say a time: 38 ms, 4.2 s, 3m 20s."""

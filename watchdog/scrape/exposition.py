@@ -1,7 +1,7 @@
 """The text of a metrics page into series and values, fast where the page keeps its shape."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from math import isfinite, nan
 from types import MappingProxyType
@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from watchdog.errors import WatchdogError
 from watchdog.model import Page, Reason, Series
 
+VLLM = "vllm:"
+MODEL_LABEL = "model_name"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What servers in front of vLLM make of `vllm:`; a longer prefix stands before one it contains.
 PREFIXES = ("ray_vllm:", "ray_vllm_", "kserve_vllm:", "kserve_vllm_", "vllm_")
@@ -30,6 +32,11 @@ _HEAD = re.compile(rb'\s*+([^\s{"#]*+)\s*+(\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\
 _LABEL = re.compile(rb'[\s,]*+([^"=,{}\s]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+")\s*+')
 _PLAIN_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*+)="([^"\\]*+)"')
 _NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
+_FIRST_WORD = re.compile(rb"[a-zA-Z0-9]++")
+# A router's names begin like vLLM's; their only label says of which server it speaks.
+_ROUTERS_WORD = re.compile(rb"vllm:[a-z0-9_]++\{server=")
+# A page names no more programs than this (and none in more characters); what else is on it counts as one.
+MOST_STRANGERS = 32
 
 
 class ExpositionError(WatchdogError):
@@ -165,13 +172,11 @@ class SeriesCache:
         self._learned_bytes += len(head)
 
     def _read_series(self, sample: _Sample) -> Series | None:
-        if sample.name:
-            name = _normalised(sample.name.decode())
-            if not self._is_wanted(name):
-                return None
-        name, labels = self._read_labels(sample)
-        name = _normalised(name)
-        if not self._is_wanted(name):
+        if sample.name and not any(map(self._is_wanted, _readings(sample.name.decode()))):
+            return None
+        text, labels = self._read_labels(sample)
+        name = self._meaning(text, labels)
+        if name is None:
             return None
         # One series for each spelling of it, so that a repeat in other words is a repeat.
         identity = (name, frozenset(labels.items()))
@@ -195,6 +200,15 @@ class SeriesCache:
             detail = f"more than {MAX_UNUSUAL_BYTES} bytes of new labels in unusual form on one page"
             raise _LineError(detail, Reason.TOO_LARGE)
         return _library_labels(sample)
+
+    def _meaning(self, text: str, labels: Mapping[str, str]) -> str | None:
+        """Return the name that a sample's name stands for; None for what is not wanted or not an engine's own."""
+        told = _readings(text)
+        if self._is_wanted(told[0]):
+            return None if _is_hearsay(told[0], labels) else told[0]
+        # Without its prefix a name is vLLM's only where it says which model it is of.
+        bare = MODEL_LABEL in labels and any(map(self._is_wanted, told[1:]))
+        return told[1] if bare else None
 
     def _is_wanted(self, name: str) -> bool:
         return not name.endswith("_created") and self._wanted(name)
@@ -227,7 +241,7 @@ def parse(body: bytes, cache: SeriesCache) -> Page:
         repeats = len(found) - len(series)
         notes.append(f"{repeats} repeated series: the first value of each was taken")
     openmetrics = body.rstrip().endswith(b"# EOF")
-    return Page(series, tuple(values), tuple(notes), openmetrics)
+    return Page(series, tuple(values), tuple(notes), openmetrics, _strangers(series, lines))
 
 
 def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
@@ -387,11 +401,31 @@ def _without_reserved(braces: bytes) -> bytes:
     return b"{" + b",".join(kept) + b"," * bool(kept) + braces[position:].lstrip(b", \t")
 
 
-def _normalised(name: str) -> str:
+def _readings(name: str) -> tuple[str, ...]:
+    """Return what a sample's name may stand for: with vLLM's own prefix for those put in its place, or for none."""
     for prefix in PREFIXES:
         if name.startswith(prefix):
-            return "vllm:" + name[len(prefix) :]
-    return name
+            return (VLLM + name[len(prefix) :],)
+    return (name,) if name.startswith(VLLM) else (name, VLLM + name)
+
+
+def _is_hearsay(name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a router says it of a server behind it: of vLLM's name, with that server's and without a model's."""
+    return name.startswith(VLLM) and "server" in labels and labels.keys().isdisjoint((MODEL_LABEL, "engine"))
+
+
+def _strangers(series: Sequence[Series], lines: Sequence[bytes]) -> dict[str, int]:
+    """Count a page's samples by the first word of their names; nothing where vLLM is on it."""
+    words: dict[str, int] = {}
+    if any(one.name.startswith(VLLM) for one in series):
+        return words
+    for line in lines:
+        match = _FIRST_WORD.match(line.lstrip())
+        if match is not None:
+            word = "router" if _ROUTERS_WORD.match(line) else match[0].decode()[:MOST_STRANGERS]
+            word = word if word in words or len(words) < MOST_STRANGERS else "others"
+            words[word] = words.get(word, 0) + 1
+    return words
 
 
 def _refuse(fault: _LineError, number: int, line: bytes) -> NoReturn:

@@ -755,7 +755,12 @@ def _target() -> Iterator[Signal]:
         "The last answer was 200 with something that is no metrics page.",
         Fact("page_not_metrics"),
     )
-    yield Signal("page_series", "series", "Series on the page.", Fact("page_series"))
+    yield Signal(
+        "page_series",
+        "series",
+        "Series on the page, those not read included where vLLM's are missing.",
+        Fact("page_series"),
+    )
     yield Signal("page_vllm_series", "series", "vLLM's series on the page.", Fact("page_vllm_series"))
     yield Signal(
         "seconds_without_vllm",
@@ -769,6 +774,18 @@ def _target() -> Iterator[Signal]:
         "0 or 1",
         "A page without vLLM's series has those of its HTTP layer.",
         Fact("page_without_vllm_has_http"),
+    )
+    yield Signal(
+        "page_of_other_program",
+        "0 or 1",
+        "A page without vLLM's series is that of another program known by its metric names.",
+        Fact("page_of_other_program"),
+    )
+    yield Signal(
+        "page_python_alone",
+        "0 or 1",
+        "A page without vLLM's series has only what the Python client shows by itself.",
+        Fact("page_python_alone"),
     )
     yield Signal("restarts", "restarts", "Restarts in the last 30 minutes.", Fact("restarts"))
     yield Signal(

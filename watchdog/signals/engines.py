@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from watchdog.model import Subject
+from watchdog.signals.owners import Owners
 
 Lookup = Callable[[str], float | None]
 
 
-def of_one_model(engines: Mapping[Subject, Lookup]) -> dict[Subject, Lookup]:
-    """The engines of the model that has most: two models on one port share no work, and are not compared."""
-    models: dict[str, dict[Subject, Lookup]] = {}
+def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Subject, Lookup]:
+    """The engines of the model, and on a page of several servers of the server, that has most.
+
+    Two models on one port share no work, and of two servers some router decides: neither are compared.
+    """
+    groups: dict[tuple[str, str], dict[Subject, Lookup]] = {}
     for subject, lookup in engines.items():
-        models.setdefault(subject.model_name, {})[subject] = lookup
-    return max(models.values(), key=len, default={})
+        server = owners.parted(subject.engine)[1]
+        groups.setdefault((subject.model_name, server), {})[subject] = lookup
+    return max(groups.values(), key=len, default={})
 
 
 def facts(engines: Mapping[Subject, Lookup]) -> Iterator[tuple[str, float]]:

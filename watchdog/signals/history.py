@@ -9,6 +9,7 @@ from typing import Any
 
 from watchdog.model import Page, Series, Subject
 from watchdog.signals.names import CORE, spellings
+from watchdog.signals.owners import Owners, owners_of
 
 # Ten minutes of baseline, the window of now, and a margin.
 RETENTION_SECONDS = 660.0
@@ -66,6 +67,7 @@ class Layout:
     by_name: Mapping[str, tuple[int, ...]]
     by_engine: Mapping[tuple[str, str | None, str | None], tuple[int, ...]]
     """Positions by name, model_name and engine; None for a label that a series lacks."""
+    owners: Owners
     found: dict[tuple[Selector, str, str], tuple[int, ...]] = field(default_factory=dict)
     buckets: dict[tuple[Selector, str, str], tuple[tuple[float, int], ...] | None] = field(
         default_factory=dict
@@ -77,11 +79,11 @@ class Layout:
         keys = tuple((one.name, frozenset(one.labels.items())) for one in series)
         by_name: dict[str, list[int]] = {}
         by_engine: dict[tuple[str, str | None, str | None], list[int]] = {}
-        for position, one in enumerate(series):
+        owners = owners_of(series)
+        for position, (one, owner) in enumerate(zip(series, owners.each, strict=True)):
             by_name.setdefault(one.name, []).append(position)
-            owner = (one.name, one.labels.get("model_name"), one.labels.get("engine"))
-            by_engine.setdefault(owner, []).append(position)
-        everyone = _subjects(series, by_name)
+            by_engine.setdefault((one.name, *owner), []).append(position)
+        everyone = _subjects(owners, by_name)
         subjects = tuple(one for one in everyone if len("".join(one)) <= MOST_NAME_CHARACTERS)[:MOST_ENGINES]
         return cls(
             series=series,
@@ -91,6 +93,7 @@ class Layout:
             index={key: position for position, key in enumerate(keys)},
             by_name={name: tuple(positions) for name, positions in by_name.items()},
             by_engine={owner: tuple(positions) for owner, positions in by_engine.items()},
+            owners=owners,
         )
 
     @property
@@ -117,7 +120,9 @@ class Layout:
     def _positions(self, name: str, model_name: str, engine: str) -> Sequence[int]:
         if (model_name, engine) == WHOLE_TARGET:
             return self.by_name.get(name, ())
-        owners = ((name, model, one) for model in (model_name, None) for one in (engine, None))
+        # What a page of several servers shows without the name of one (its configuration) is every server's.
+        engines = dict.fromkeys((engine, self.owners.parted(engine)[0], None))
+        owners = ((name, model, one) for model in (model_name, None) for one in engines)
         return sorted(position for owner in owners for position in self.by_engine.get(owner, ()))
 
     def _matches(self, position: int, selector: Selector) -> bool:
@@ -145,12 +150,10 @@ class Layout:
         return tuple(bounds) if bounds and distinct and bounds[-1][0] == float("inf") else None
 
 
-def _subjects(
-    series: tuple[Series, ...], by_name: Mapping[str, Sequence[int]]
-) -> tuple[tuple[str, str], ...]:
+def _subjects(owners: Owners, by_name: Mapping[str, Sequence[int]]) -> tuple[tuple[str, str], ...]:
     names = (name for core in CORE for name in spellings(core))
-    labels = (series[position].labels for name in names for position in by_name.get(name, ()))
-    return tuple(dict.fromkeys((one.get("model_name", ""), one.get("engine", "")) for one in labels))
+    found = (owners.each[position] for name in names for position in by_name.get(name, ()))
+    return tuple(dict.fromkeys((model_name or "", engine or "") for model_name, engine in found))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,9 +1,10 @@
 """What the scrapes themselves say of a target: whether it answers, with what, and since when not."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from watchdog.model import Failure, Page, Reason, Scrape, Series
+from watchdog.signals.programs import is_known_program, is_python_alone
 
 _INVALID = frozenset({Reason.PARSE, Reason.TOO_LARGE, Reason.UTF8, Reason.ENCODING})
 _NOT_METRICS = frozenset({Reason.PARSE, Reason.UTF8})
@@ -22,14 +23,14 @@ class Reachability:
     status: int = 0
     series: tuple[Series, ...] = ()
     page_vllm_series: int = 0
-    has_http_series: bool = False
+    strangers: Mapping[str, int] = field(default_factory=dict)
     vllm_seen: bool = False
     without_vllm_since: float | None = None
 
     def failed(self, failure: Failure, scrape: Scrape) -> None:
         """Notes a scrape without a usable page."""
         answered = failure.reason in _ANSWERED and scrape.status == 200
-        self.failure, self.status = failure, scrape.status
+        self.failure, self.status, self.strangers = failure, scrape.status, {}
         if answered:
             self._without_vllm(scrape.at)
             self.failed_scrapes = 0
@@ -46,7 +47,7 @@ class Reachability:
         if page.series is not self.series:
             self.series = page.series
             self.page_vllm_series = sum(one.name.startswith("vllm:") for one in page.series)
-            self.has_http_series = any(one.name.startswith("http_") for one in page.series)
+        self.strangers = page.strangers
         if self.page_vllm_series:
             self.vllm_seen, self.without_vllm_since = True, None
         else:
@@ -67,12 +68,15 @@ class Reachability:
         if failing and self.status:
             yield "failure_status", float(self.status)
         if not failing:
-            yield "page_series", float(len(self.series) if self.failure is None else 0)
+            series = sum(self.strangers.values()) or len(self.series)
+            yield "page_series", float(series if self.failure is None else 0)
             yield "page_vllm_series", float(self.page_vllm_series if self.failure is None else 0)
             since = self.without_vllm_since
             yield "seconds_without_vllm", 0.0 if since is None else at - since
         yield "vllm_seen", float(self.vllm_seen)
-        yield "page_without_vllm_has_http", float(self.has_http_series and self.page_vllm_series == 0)
+        yield "page_without_vllm_has_http", float("http" in self.strangers)
+        yield "page_of_other_program", float(is_known_program(self.strangers))
+        yield "page_python_alone", float(is_python_alone(self.strangers))
 
     def _without_vllm(self, at: float) -> None:
         if self.without_vllm_since is None:
