@@ -38,6 +38,7 @@ from watchdog.signals.algebra import (
     ReleasedSince,
     ShareOfTime,
     Slope,
+    SumOfKnown,
     TimeShareAbove,
     View,
     WholeSteps,
@@ -250,6 +251,17 @@ def test_clients_that_left_are_seen_after_progress_stopped_however_long_ago() ->
     assert value(node, held([1], [1], [1])) is None
 
 
+def test_connections_are_the_servers_so_requests_are_counted_over_all_its_engines() -> None:
+    def server(stuck: float, other: float, tokens: float, files: float) -> str:
+        own = page('model_name="m",engine="0"', num_requests_running=stuck, generation_tokens_total=tokens)
+        beside = page('model_name="m",engine="1"', num_requests_running=other)
+        return f"{own}{beside}process_open_fds {files}\n"
+
+    node = ReleasedSince(Selector("process_open_fds"), (RUNNING,), (TOKENS,))
+    pages = {0.0: server(4, 9, 1, 33), 5.0: server(4, 9, 2, 33), 10.0: server(4, 3, 2, 27)}
+    assert value(node, pages) == 0
+
+
 def test_labels_are_numbers_or_unknown() -> None:
     def pages(text: str) -> dict[float, str]:
         return {
@@ -362,6 +374,9 @@ def test_bounds_and_the_greater_of_two() -> None:
     assert Greater(absent, six).evaluate(looking) is None
     assert First((absent, two, six)).evaluate(looking) == 2
     assert First((absent,)).evaluate(looking) is None
+    assert SumOfKnown(two, six).evaluate(looking) == 8
+    assert SumOfKnown(absent, six).evaluate(looking) == SumOfKnown(six, absent).evaluate(looking) == 6
+    assert SumOfKnown(absent, absent).evaluate(looking) is None
 
 
 def test_what_a_node_reads_is_told_by_its_metrics() -> None:
@@ -369,6 +384,8 @@ def test_what_a_node_reads_is_told_by_its_metrics() -> None:
     assert (one + other).metrics() == {RUNNING.metric, TOKENS.metric}
     assert First((one, other)).metrics() == {RUNNING.metric}
     assert First((one, other)).children() == (one, other)
+    assert SumOfKnown(one, other).metrics() == {RUNNING.metric}
+    assert SumOfKnown(one, other).children() == (one, other)
     assert (
         Baseline(other).metrics() == OfServer(other).metrics() == Bounded(other).metrics() == {TOKENS.metric}
     )
@@ -413,6 +430,7 @@ def test_before_enough_was_seen_every_node_is_unknown() -> None:
         NewestListLength(RUNNING, "x"),
         NewestListLength(RUNNING, "x", least=True),
         Baseline(Gauge(RUNNING)),
+        SumOfKnown(Gauge(RUNNING), Increase(TOKENS)),
     )
     for node in nodes:
         assert node.evaluate(empty) is None, node

@@ -620,6 +620,9 @@ def _moved(frame: Frame, span: Span, selector: Selector, value: float) -> bool:
 class ReleasedSince(Node):
     """How far one gauge fell just after counters last moved, beyond what others fell; negative if it rose.
 
+    The gauge is the process's, so the others are summed over all engines of the server: what one engine took up another
+    one may have let go.
+
     Connections that clients give up in the moment the counters stop are gone by then; those of requests that are stuck
     stay until their clients lose patience, which takes longer and is no sign of health. Where nothing moved in the
     remembered life there is no frame before, and so no value.
@@ -637,12 +640,12 @@ class ReleasedSince(Node):
             return None
         end = span.frames[since].at + self.seconds
         last = next((frame for frame in reversed(span.frames) if frame.at <= end), span.frames[since])
-        fall = self._beyond(span, span.frames[since - 1]) - self._beyond(span, last)
+        fall = self._beyond(span.frames[since - 1]) - self._beyond(last)
         return None if isnan(fall) else fall
 
-    def _beyond(self, span: Span, frame: Frame) -> float:
-        booked = sum(frame.total(span.columns(frame, one)) for one in self.booked)
-        return frame.total(span.columns(frame, self.held)) - booked
+    def _beyond(self, frame: Frame) -> float:
+        booked = sum(frame.total(frame.layout.columns(one, *WHOLE_TARGET)) for one in self.booked)
+        return frame.total(frame.layout.columns(self.held, *WHOLE_TARGET)) - booked
 
     def promql(self, window: str) -> str:
         booked = " - on () ".join(f"sum({_promql_name(one)})" for one in self.booked)
@@ -784,6 +787,29 @@ class Arithmetic(Node):
 
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class SumOfKnown(Node):
+    """The sum of two nodes, or the one of them that is known: what two connectors count is seldom on one page."""
+
+    first: Node
+    second: Node
+
+    def evaluate(self, view: View) -> float | None:
+        known = [value for node in self.children() if (value := node.evaluate(view)) is not None]
+        return sum(known) if known else None
+
+    def promql(self, window: str) -> str:
+        first, second = f"({self.first.promql(window)})", f"({self.second.promql(window)})"
+        return f"({first} + {second}) or {first} or {second}"
+
+    def children(self) -> tuple[Node, ...]:
+        return (self.first, self.second)
+
+    def metrics(self) -> frozenset[str]:
+        # Any of them will do, as for First.
+        return self.first.metrics()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from watchdog.signals.algebra import (
     ReleasedSince,
     ShareOfTime,
     Slope,
+    SumOfKnown,
     TimeShareAbove,
     View,
     WholeSteps,
@@ -627,12 +628,13 @@ def _outcome() -> Iterator[Signal]:
     yield Signal(
         "kv_transfer_failures",
         "transfers",
-        "Failed KV transfers (NIXL or Mooncake).",
-        First(
-            (
-                Increase(_vllm("nixl_num_failed_transfers_total")),
+        "Failed KV transfers, sent and received (NIXL or Mooncake).",
+        SumOfKnown(
+            Increase(_vllm("nixl_num_failed_transfers_total")),
+            SumOfKnown(
                 Increase(_vllm("mooncake_num_failed_transfers_total")),
-            )
+                Increase(_vllm("mooncake_num_failed_recvs_total")),
+            ),
         ),
     )
     yield Signal(
