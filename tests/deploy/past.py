@@ -152,12 +152,12 @@ def prometheus_of_the_past(
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while True:
         try:
             if requests.get(f"{url}/-/ready", timeout=2).status_code == 200:
                 return
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             pass
         assert process.poll() is None, "Prometheus ended"
         assert time.monotonic() < end, "Prometheus is not ready"

@@ -98,7 +98,7 @@ def in_image(config: Mapping[str, Any], image_root: Path, state: Path, *command:
 def serving(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(command)
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while not answers(port):
             assert process.poll() is None, "the service ended at once"
             assert time.monotonic() < end, "the service does not answer"
@@ -112,12 +112,12 @@ def serving(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
 def answers(port: int) -> bool:
     try:
         return requests.get(f"http://127.0.0.1:{port}/healthz", timeout=2).status_code == 200
-    except requests.ConnectionError:
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 
 def lead(port: int) -> str | None:
-    told = requests.get(f"http://127.0.0.1:{port}/diagnose", timeout=5).json()
+    told = requests.get(f"http://127.0.0.1:{port}/diagnose", timeout=30).json()
     named: str | None = told["targets"][0]["lead"]
     return named
 
@@ -144,7 +144,7 @@ def test_the_image_names_the_cause_in_a_replayed_recording(
             health = in_image(config, image_root, state, "vllm-watchdog", "health", *arguments)
             assert subprocess.run(health, check=False, timeout=30).returncode == 0
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=15) == 0
+            assert process.wait(timeout=30) == 0
         assert subprocess.run(health, check=False, timeout=30).returncode == 1
     # The state survived in the volume, written by the image's user.
     written = list(state.iterdir())
@@ -166,7 +166,7 @@ def test_the_sidecars_command_outlives_settings_that_cannot_be_used(
         assert b"/nowhere" in told
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=15) == 0
+        assert process.wait(timeout=30) == 0
 
 
 def usage(pid: int) -> tuple[float, float, float]:
