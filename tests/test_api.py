@@ -249,7 +249,7 @@ def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_pa
     service = a_service(tmp_path, snapshot(incidents=(bare,), hints=("Give vllm_args.", "Give gpu.")))
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
     assert "Flags count" not in text
-    assert "  hints      settings would let it tell 2 more things" in text
+    assert "  hints      2 on what would make this more exact: `hints`" in text
 
 
 def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:

@@ -199,6 +199,14 @@ def test_a_queue_before_a_free_pool_is_said_to_have_several_causes(
 
 
 @pytest.mark.usefixtures("rules")
+def test_of_several_engines_it_is_said_where_the_queue_is(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parent / "samples" / "0.33.0-v1-dp2-spec-lora-kvm.prom"
+    told = " ".join(command(capsys, "diagnose", page).out.split())
+    assert "3 requests wait on engine 0 while" in told
+    assert "3 requests wait on engine 1 while" in told
+
+
+@pytest.mark.usefixtures("rules")
 def test_a_recording_is_judged_as_of_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calm, sick = tmp_path / "calm.jsonl.xz", tmp_path / "sick.jsonl.xz"
     lines = lzma.decompress(RECORDING.read_bytes()).splitlines(keepends=True)

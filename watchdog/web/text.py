@@ -331,7 +331,7 @@ def _hint_text(hints: list[str], first: bool) -> str:
     where = "`hints` in the JSON, or the notes of the page"
     if first:
         return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
-    return f"settings would let it tell {len(hints)} more thing{'s' * (len(hints) != 1)}: {where}"
+    return f"{len(hints)} on what would make this more exact: {where}"
 
 
 def _few(names: list[str]) -> str:
