@@ -17,6 +17,7 @@ ALL = {
     "engine_running_greatest": 9,
     "engine_running_mean": 5,
     "engine_running_least": 1,
+    "engine_kv_usage_least_ratio": 0.1,
     "engine_waiting_greatest": 7,
     "engine_waiting_least": 0,
 }
@@ -24,12 +25,14 @@ FIRST = {
     "first_tokens": 30.0,
     "generation_tokens_per_second": 1.0,
     "running_mean": 9.0,
+    "kv_usage_mean_ratio": 0.4,
     "waiting_recent_min": 7.0,
 }
 SECOND = {
     "first_tokens": 10.0,
     "generation_tokens_per_second": 9.0,
     "running_mean": 1.0,
+    "kv_usage_mean_ratio": 0.1,
     "waiting_recent_min": 0.0,
 }
 
@@ -51,6 +54,7 @@ def test_one_engine_is_compared_with_nothing() -> None:
     ("missing", "facts_gone"),
     [
         ("running_mean", {"engine_running_greatest", "engine_running_mean", "engine_running_least"}),
+        ("kv_usage_mean_ratio", {"engine_kv_usage_least_ratio"}),
         ("waiting_recent_min", {"engine_waiting_greatest", "engine_waiting_least"}),
     ],
 )

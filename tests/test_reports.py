@@ -4,10 +4,11 @@ Each test names the report; the numbers are made.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 import pytest
 
-from tests.pages import page, scrape
+from tests.pages import histogram, page, scrape
 from tests.watching import firing, lead, watch
 from watchdog.model import Facts, Incident, Snapshot, Verdict
 
@@ -209,3 +210,80 @@ def test_another_programs_page_is_told_by_name_and_soon(text: str, program: str)
     assert lead(last) == "metrics-missing"
     assert program in incident(last, "metrics-missing").cause
     assert flags(incident(last, "metrics-missing")) == {None}
+
+
+def ranks(at: float) -> str:
+    """Eight engines of one server: queues on two of them, room on the others."""
+    hot: Moves = {"num_requests_running": 45, "num_requests_waiting": 110, "kv_cache_usage_perc": 0.99}
+    cool: Moves = {"num_requests_running": 40, "kv_cache_usage_perc": 0.6}
+    return "".join(
+        page_at(at, {**CALM, **(hot if rank < 2 else cool)}, f'model_name="m",engine="{rank}"', "")
+        for rank in range(8)
+    )
+
+
+def test_queues_on_few_ranks_while_others_have_room() -> None:
+    """vLLM issue 36748: eight ranks, more than a hundred wait on each of two, whose pools are full."""
+    *_, last = watch(scrape(float(at), ranks(at)) for at in range(0, 61, 5))
+    assert lead(last) == "dp-imbalance"
+    assert "--max-num-seqs" not in flags(incident(last, "dp-imbalance"))
+    assert "kv-pool-exhausted" in firing(last)
+
+
+def test_hits_that_one_counter_shows_and_the_other_does_not() -> None:
+    """vllm-ascend issue 16639: prompts hit, prefix_cache_hits stays 0."""
+    block = CONFIG.replace('block_size="16"', 'block_size="1536"')
+
+    def at_time(at: float) -> str:
+        moves: Moves = {
+            **CALM,
+            "prompt_tokens_total": lambda at: 3000 * at,
+            "prefix_cache_queries_total": lambda at: 3000 * at,
+            "prefix_cache_hits_total": 0,
+        }
+        hits = f'vllm:prompt_tokens_by_source_total{{{LABELS},source="local_cache_hit"}} {2000 * at}\n'
+        return page_at(at, moves, config=block + hits)
+
+    *_, last = watch(scrape(float(at), at_time(at)) for at in range(0, 201, 5))
+    assert firing(last) & {
+        "prefix-counter-unreliable",
+        "prefix-block-too-large",
+        "prefix-cache-ineffective",
+    } == {"prefix-counter-unreliable"}
+
+
+def test_answers_that_no_metric_counts() -> None:
+    """vllm-ascend issue 9370: requests are served, every metric of the engine stays 0."""
+
+    def at_time(at: float) -> str:
+        answers = 'http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}'
+        return page_at(at, dict.fromkeys(CALM, 0.0)) + f"{answers} {5 * at}\n"
+
+    *_, last = watch(scrape(float(at), at_time(at)) for at in range(0, 61, 5))
+    assert lead(last) == "metrics-not-counted"
+
+
+def test_a_batch_that_is_all_prefill_wants_no_larger_one() -> None:
+    """llm-d-autoscaling issue 662: 6000 tokens in and 2 out, 20 run, the line grows, the pool is at 32 %."""
+
+    def at_time(at: float) -> str:
+        moves: Moves = {
+            **CALM,
+            "num_requests_running": 20,
+            "num_requests_waiting": lambda at: 20 + at,
+            "kv_cache_usage_perc": 0.32,
+            "prompt_tokens_total": lambda at: 42_000 * at,
+            "generation_tokens_total": lambda at: 14 * at,
+            "time_to_first_token_seconds_count": lambda at: 7 * at,
+            "time_to_first_token_seconds_sum": lambda at: 84 * at,
+            "request_prefill_time_seconds_count": lambda at: 7 * at,
+            "request_prefill_time_seconds_sum": lambda at: 21 * at,
+            "request_queue_time_seconds_count": lambda at: 7 * at,
+            "request_queue_time_seconds_sum": lambda at: 63 * at,
+        }
+        gaps = histogram("inter_token_latency_seconds", {1.0: 0.0, 2.5: 7 * at, inf: 7 * at}, 12 * at)
+        return page_at(at, moves) + gaps
+
+    *_, last = watch(scrape(float(at), at_time(at)) for at in range(0, 121, 5))
+    assert lead(last) == "queue-latency-high"
+    assert any("prefill" in remedy.action for remedy in incident(last, "queue-latency-high").remedies)

@@ -62,6 +62,11 @@ def _vllm(metric: str, **labels: str) -> Selector:
     return Selector(f"vllm:{metric}", tuple(labels.items()))
 
 
+@cache
+def _answers(handler: str) -> Selector:
+    return Selector("http_requests_total", (("handler", handler), ("method", "POST"), ("status", "2xx")))
+
+
 _RUNNING = _vllm("num_requests_running")
 _WAITING = _vllm("num_requests_waiting")
 _KV_USAGE = _vllm("kv_cache_usage_perc")
@@ -789,6 +794,21 @@ def _target() -> Iterator[Signal]:
         "A page without vLLM's series has only what the Python client shows by itself.",
         Fact("page_python_alone"),
     )
+    yield Signal(
+        "answered_generations",
+        "requests",
+        "Completions and chat completions that the API answered with 2xx.",
+        SumOfKnown(*(Increase(_answers(handler)) for handler in ("/v1/chat/completions", "/v1/completions"))),
+    )
+    yield Signal(
+        "first_tokens_ever", "requests", "First tokens counted since the start.", Gauge(_FIRST_TOKENS, "last")
+    )
+    yield Signal(
+        "prompt_tokens_ever",
+        "tokens",
+        "Prompt tokens counted since the start.",
+        Gauge(_PROMPT_TOKENS, "last"),
+    )
     yield Signal("restarts", "restarts", "Restarts in the last 30 minutes.", Fact("restarts"))
     yield Signal(
         "seconds_since_restart",
@@ -848,6 +868,12 @@ def _engines() -> Iterator[Signal]:
         "requests",
         "Shortest standing queue among the engines.",
         Fact("engine_waiting_least"),
+    )
+    yield Signal(
+        "engine_kv_usage_least_ratio",
+        "ratio",
+        "Mean KV usage of the engine whose pool is emptiest.",
+        Fact("engine_kv_usage_least_ratio"),
     )
     yield Signal("targets", "targets", "Targets that serve one model and answer.", Fact("targets"))
     yield Signal(

@@ -39,6 +39,9 @@ def facts(engines: Mapping[Subject, Lookup]) -> Iterator[tuple[str, float]]:
         yield "engine_running_greatest", max(running)
         yield "engine_running_mean", sum(running) / len(running)
         yield "engine_running_least", min(running)
+    pools = _all(lookups, "kv_usage_mean_ratio")
+    if pools is not None:
+        yield "engine_kv_usage_least_ratio", min(pools)
     waiting = _all(lookups, "waiting_recent_min")
     if waiting is not None:
         yield "engine_waiting_greatest", max(waiting)
