@@ -287,3 +287,31 @@ def test_a_batch_that_is_all_prefill_wants_no_larger_one() -> None:
     *_, last = watch(scrape(float(at), at_time(at)) for at in range(0, 121, 5))
     assert lead(last) == "queue-latency-high"
     assert any("prefill" in remedy.action for remedy in incident(last, "queue-latency-high").remedies)
+
+
+def test_a_pool_that_holds_more_than_its_requests_can() -> None:
+    """vLLM issue 27073: usage climbs for hours under load and never comes back."""
+    leak: Moves = {"num_requests_running": 3, "kv_cache_usage_perc": lambda at: min(0.9, 0.3 + at / 2000)}
+    config = CONFIG.replace('num_gpu_blocks="4000"', 'num_gpu_blocks="40000"')
+    assert lead(over(640, leak, Facts(max_model_len=32_768), config)) == "kv-leak-suspected"
+    assert "kv-leak-suspected" not in firing(over(640, leak, Facts(max_model_len=262_144), config))
+
+
+def test_streams_that_crawl_beside_a_long_prefill() -> None:
+    """vLLM issue 54919: 4 run, none waits, a stream gets a token every few seconds for minutes."""
+
+    def at_time(at: float) -> str:
+        begun = max(0.0, at - 120)
+        crawl: Moves = {
+            **CALM,
+            "num_requests_running": 4,
+            "prompt_tokens_total": 900 * (at - begun),
+            "time_to_first_token_seconds_count": at - begun,
+            "generation_tokens_total": 80 * (at - begun) + 1.2 * begun,
+            "iteration_tokens_total_count": 40 * (at - begun) + 0.4 * begun,
+        }
+        return page_at(at, crawl)
+
+    *_, last = watch(scrape(float(at), at_time(at)) for at in range(0, 241, 5))
+    assert lead(last) == "itl-high"
+    assert "--max-num-batched-tokens" in flags(incident(last, "itl-high"))

@@ -422,6 +422,12 @@ def _traffic() -> Iterator[Signal]:
         "generation_tokens_per_second", "tokens/s", "Tokens generated a second.", Rate(_GENERATION_TOKENS)
     )
     yield Signal(
+        "stream_tokens_per_second",
+        "tokens/s",
+        "Tokens generated a second for each request in the batch, those in their prefill included.",
+        Rate(_GENERATION_TOKENS) / Gauge(_RUNNING),
+    )
+    yield Signal(
         "prompt_tokens_per_first_token",
         "tokens",
         "Prompt tokens of a mean request, known when its prefill ends.",
