@@ -21,7 +21,6 @@ MOST_INCIDENTS = 10_000
 # Names: a member looked up in its enum takes Python 3.11 eight times as long, hundreds of times a step.
 _YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
 _PENDING, _FIRING, _RESOLVED = State.PENDING, State.FIRING, State.RESOLVED
-_INFO = Severity.INFO
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -102,7 +101,7 @@ class IncidentBook:
 
     def _explained(self, incident: Incident, firing: Sequence[Incident]) -> Incident:
         """A pending one with what fires and explains it already: it will be a symptom, not news."""
-        if incident.state is not _PENDING:
+        if incident.state is not State.PENDING:
             return incident
         causes = {one.key.rule for one in firing if _explains(self._rules, one, incident)}
         return replace(incident, explained_by=tuple(sorted(causes)))
@@ -331,23 +330,18 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
     for incident in firing:
         by_engine.setdefault(incident.key[2:], []).append(incident)
     wide = by_engine.get(("", ""), [])
-    symptoms: dict[Key, set[str]] = {incident.key: set() for incident in firing}
-    causes: dict[Key, set[str]] = {incident.key: set() for incident in firing}
-    for cause in firing:
+    result = []
+    for incident in firing:
         # Engines explain nothing of each other, so each need not be held against all.
-        near = firing if _is_wide(cause.key) else [*wide, *by_engine[cause.key[2:]]]
-        for effect in near:
-            if _explains(rules, cause, effect):
-                symptoms[cause.key].add(effect.key.rule)
-                causes[effect.key].add(cause.key.rule)
-    return [
-        replace(one, symptoms=tuple(sorted(symptoms[one.key])), explained_by=tuple(sorted(causes[one.key])))
-        for one in firing
-    ]
+        near = firing if _is_wide(incident.key) else [*wide, *by_engine[incident.key[2:]]]
+        symptoms = {other.key.rule for other in near if _explains(rules, incident, other)}
+        causes = {other.key.rule for other in near if _explains(rules, other, incident)}
+        result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))
+    return result
 
 
 def _explains(rules: RuleSet, cause: Incident, effect: Incident) -> bool:
-    if cause.severity is _INFO and effect.severity is not _INFO:
+    if cause.severity is Severity.INFO and effect.severity is not Severity.INFO:
         return False
     # What cannot be seen now is explained by why it cannot: a target that is down, a page without series.
     unseen = effect.unknown and not cause.unknown and _is_wide(cause.key) and not _is_wide(effect.key)
