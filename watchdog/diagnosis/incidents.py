@@ -18,9 +18,6 @@ GAP_SECONDS = 60.0
 # An engine that no page showed for so long is gone, and so are its incidents.
 GONE_SECONDS = 600.0
 MOST_INCIDENTS = 10_000
-# Names: a member looked up in its enum takes Python 3.11 eight times as long, hundreds of times a step.
-_YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
-_PENDING, _FIRING, _RESOLVED = State.PENDING, State.FIRING, State.RESOLVED
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -66,7 +63,7 @@ class IncidentBook:
         for finding in findings:
             key = Key(finding.rule, *finding.subject)
             # Most rules say no, of what was never an incident.
-            if finding.truth is not _YES and key not in self._entries:
+            if finding.truth is not Truth.YES and key not in self._entries:
                 continue
             met.add(key)
             change = self._take(key, finding, at, wall)
@@ -87,7 +84,7 @@ class IncidentBook:
         everything = [
             by_key.get(key) or self._explained(entry.incident, firing) for key, entry in self._entries.items()
         ]
-        order = {_FIRING: 0, _PENDING: 1, _RESOLVED: 2}
+        order = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
         everything.sort(
             key=lambda one: (
                 one.key != lead,
@@ -114,7 +111,7 @@ class IncidentBook:
     def _related(self) -> list[Incident]:
         if self._firing is None:
             entries = self._entries.values()
-            firing = [entry.incident for entry in entries if entry.incident.state is _FIRING]
+            firing = [entry.incident for entry in entries if entry.incident.state is State.FIRING]
             self._firing = related(firing, self._rules)
             self._lead = lead_of(self._firing)
         return self._firing
@@ -137,9 +134,11 @@ class IncidentBook:
                 continue
             incident = replace(one.incident, unknown=True, easing=False)
             # What fires has waited long enough, whatever was counted: a reload must not ask it to wait again.
-            least = rule.for_seconds if incident.state is _FIRING else 0.0
+            least = rule.for_seconds if incident.state is State.FIRING else 0.0
             waited = max(one.pending_seconds, least)
-            self._entries[incident.key] = _Entry(incident, at, _UNKNOWN, pending_seconds=waited, seen_at=at)
+            self._entries[incident.key] = _Entry(
+                incident, at, Truth.UNKNOWN, pending_seconds=waited, seen_at=at
+            )
 
     def replace_rules(self, rules: RuleSet, wall: float) -> None:
         """Goes over to another rule set: identity is kept by rule id; incidents of rules that are gone resolve."""
@@ -148,20 +147,20 @@ class IncidentBook:
             rule = rules.find(key.rule)
             if rule is None:
                 self._remove(key)
-                if entry.incident.state is _FIRING:
+                if entry.incident.state is State.FIRING:
                     self._dropped.append(_resolved(entry.incident, wall))
-            elif entry.incident.state is _FIRING and entry.pending_seconds < rule.for_seconds:
-                entry.incident = replace(entry.incident, state=_PENDING, firing_since=None)
+            elif entry.incident.state is State.FIRING and entry.pending_seconds < rule.for_seconds:
+                entry.incident = replace(entry.incident, state=State.PENDING, firing_since=None)
 
     def _take(self, key: Key, finding: Finding, at: float, wall: float) -> Transition | None:
         entry = self._entries.get(key)
         live = key not in self._ended
-        if finding.truth is _YES:
+        if finding.truth is Truth.YES:
             return self._yes(key, finding, entry if live else None, at, wall)
         if entry is None or not live:
             return None
         entry.seen_at = at
-        if finding.truth is _NO:
+        if finding.truth is Truth.NO:
             return self._no(entry, at, wall)
         self._unknown(entry, at)
         return None
@@ -175,18 +174,18 @@ class IncidentBook:
         if entry is None:
             self._ended.pop(key, None)
             return self._start(key, rule, finding, at, wall)
-        if entry.last_truth is _YES:
+        if entry.last_truth is Truth.YES:
             entry.pending_seconds += _counted(at - entry.last_at)
-        entry.last_at, entry.last_truth, entry.seen_at = at, _YES, at
+        entry.last_at, entry.last_truth, entry.seen_at = at, Truth.YES, at
         entry.quiet_seconds = 0.0
         entry.incident = _told(entry.incident, finding)
-        if entry.incident.state is _FIRING:
+        if entry.incident.state is State.FIRING:
             return _worse(entry, finding, wall)
         waited = entry.pending_seconds >= rule.for_seconds - 1e-6
         return self._fire(entry, finding, wall) if waited and not self._is_aftermath(key, at) else None
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
-        entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, _YES, seen_at=at)
+        entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
         if rule.for_seconds > 0 or self._is_aftermath(key, at):
             return Transition(entry.incident, None, wall)
         return self._fire(entry, finding, wall)
@@ -194,17 +193,19 @@ class IncidentBook:
     @staticmethod
     def _fire(entry: _Entry, finding: Finding, wall: float) -> Transition:
         before = entry.incident.state
-        entry.incident = replace(entry.incident, state=_FIRING, firing_since=wall, severity=finding.severity)
+        entry.incident = replace(
+            entry.incident, state=State.FIRING, firing_since=wall, severity=finding.severity
+        )
         return Transition(entry.incident, before, wall)
 
     def _no(self, entry: _Entry, at: float, wall: float) -> Transition | None:
         incident = entry.incident
-        if incident.state is _PENDING:
+        if incident.state is State.PENDING:
             del self._entries[incident.key]
-            return Transition(replace(incident, state=_RESOLVED, resolved_at=wall), _PENDING, wall)
-        if entry.last_truth is _NO:
+            return Transition(replace(incident, state=State.RESOLVED, resolved_at=wall), State.PENDING, wall)
+        if entry.last_truth is Truth.NO:
             entry.quiet_seconds += _counted(at - entry.last_at)
-        entry.last_at, entry.last_truth = at, _NO
+        entry.last_at, entry.last_truth = at, Truth.NO
         entry.incident = replace(incident, unknown=False, easing=True)
         rule = self._rules.find(incident.key.rule)
         if rule is None or entry.quiet_seconds >= rule.keep_firing_seconds - 1e-6:
@@ -219,7 +220,7 @@ class IncidentBook:
 
     @staticmethod
     def _unknown(entry: _Entry, at: float) -> None:
-        entry.last_at, entry.last_truth = at, _UNKNOWN
+        entry.last_at, entry.last_truth = at, Truth.UNKNOWN
         entry.incident = replace(entry.incident, unknown=True, easing=False)
 
     def _take_nothing(self, key: Key, at: float, wall: float) -> Transition | None:
@@ -229,7 +230,7 @@ class IncidentBook:
         self._unknown(entry, at)
         if at - entry.seen_at <= GONE_SECONDS:
             return None
-        if entry.incident.state is _PENDING:
+        if entry.incident.state is State.PENDING:
             del self._entries[key]
             return None
         return self._resolve(entry, at, wall)
@@ -276,7 +277,7 @@ def _begin(key: Key, rule: Rule, finding: Finding, wall: float) -> Incident:
         key=key,
         title=rule.title,
         severity=finding.severity,
-        state=_PENDING,
+        state=State.PENDING,
         cause=finding.cause,
         evidence=finding.evidence,
         remedies=finding.remedies,
@@ -303,13 +304,13 @@ def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
     if _RANK[finding.severity] >= _RANK[entry.incident.severity]:
         return None
     entry.incident = replace(entry.incident, severity=finding.severity)
-    return Transition(entry.incident, _FIRING, wall)
+    return Transition(entry.incident, State.FIRING, wall)
 
 
 def _resolved(incident: Incident, wall: float) -> Transition:
     # A clock that was set back must not make an end before the beginning.
     end = max(wall, incident.firing_since or incident.pending_since)
-    resolved = replace(incident, state=_RESOLVED, resolved_at=end, unknown=False, easing=False)
+    resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, easing=False)
     return Transition(resolved, incident.state, end)
 
 

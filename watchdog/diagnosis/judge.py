@@ -9,7 +9,6 @@ from watchdog.diagnosis.template import render_text
 from watchdog.model import BlindRule, Finding, Subject, Truth
 from watchdog.signals.catalogue import metrics_of
 
-_YES, _UNKNOWN = Truth.YES, Truth.UNKNOWN
 Lookup = Callable[[str], float | None]
 
 
@@ -30,18 +29,18 @@ def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
             yield _ask(rule, case)
         except Exception as error:  # a fault in one rule must not silence the rest
             text = f"{type(error).__name__}: {error}"
-            yield Finding(rule.id, case.subject, _UNKNOWN, rule.severity, error=text)
+            yield Finding(rule.id, case.subject, Truth.UNKNOWN, rule.severity, error=text)
 
 
 def _ask(rule: Rule, case: Case) -> Finding:
     judgement = evaluate(rule, case.lookup)
-    if judgement.truth is not _YES:
+    if judgement.truth is not Truth.YES:
         return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)
     remedies, unhelpful = offer(rule, case.lookup, case.context)
     return Finding(
         rule=rule.id,
         subject=case.subject,
-        truth=_YES,
+        truth=Truth.YES,
         severity=judgement.severity,
         cause=render_text(rule.cause, case.lookup, texts=case.texts),
         evidence=judgement.evidence,
@@ -53,7 +52,7 @@ def _ask(rule: Rule, case: Case) -> Finding:
 def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> Iterator[BlindRule]:
     """The rules that are unknown because the page lacks a metric, not merely for want of history or traffic."""
     for finding in findings:
-        if finding.truth is not _UNKNOWN:
+        if finding.truth is not Truth.UNKNOWN:
             continue
         wanted = {metric for name in finding.missing for metric in metrics_of(name)}
         lacking = sorted(metric for metric in wanted if not on_page(metric))

@@ -35,7 +35,6 @@ __all__ = [
 
 Lookup = Callable[[str], float | None]
 
-_YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
 # Flags that fix the pool's size, so that the share of memory no longer decides it.
 POOL_SIZES = ("--num-gpu-blocks-override", "--kv-cache-memory-bytes")
 # A share this high is raised only to a value that was worked out, and only by a step that is worth a restart.
@@ -88,9 +87,9 @@ def _condition(remedy: RemedyRule, context: ServerContext) -> str | None:
     """Empty where every version the server may be can use it, None where none can, else what it hangs on."""
     possible = builds(context)
     truths = {_is_usable(remedy, build, context) for build in possible}
-    if truths == {_YES}:
+    if truths == {Truth.YES}:
         return ""
-    if truths == {_NO}:
+    if truths == {Truth.NO}:
         return None
     oldest, newest = min(possible)[0], max(possible)[0]
     named = " and ".join(_named_ends(remedy, oldest, newest))
@@ -126,17 +125,17 @@ def _seen_ends(remedy: RemedyRule, oldest: Version, newest: Version) -> Iterator
 def _is_usable(remedy: RemedyRule, build: tuple[Version, Engine], context: ServerContext) -> Truth:
     running, engine = build
     if remedy.first_version and running < version(remedy.first_version):
-        return _NO
+        return Truth.NO
     if remedy.last_version and running > version(remedy.last_version):
-        return _NO
+        return Truth.NO
     if remedy.flag is None:
-        return _YES
+        return Truth.YES
     flag = _flag(remedy)
     if flag is None:
-        return _UNKNOWN
+        return Truth.UNKNOWN
     is_switch = flag.kind is Kind.SWITCH and not flag.only_if_set
     if is_switch and is_on(own_flag(flag), running, engine, context) is (flag.negates is None):
-        return _NO
+        return Truth.NO
     return flag.presence(running, engine)
 
 

@@ -121,7 +121,7 @@ class Judgement(NamedTuple):
 
 
 _YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
-_SILENT = {severity: Judgement(_NO, severity) for severity in Severity}
+_SILENT = {severity: Judgement(Truth.NO, severity) for severity in Severity}
 
 
 def evaluate(rule: Rule, lookup: Lookup) -> Judgement:
@@ -141,23 +141,23 @@ def evaluate(rule: Rule, lookup: Lookup) -> Judgement:
             return _SILENT[rule.severity]
     if unknown:
         missing = dict.fromkeys(name for clause in unknown for name in clause.missing(lookup))
-        return Judgement(_UNKNOWN, rule.severity, missing=tuple(missing))
+        return Judgement(Truth.UNKNOWN, rule.severity, missing=tuple(missing))
     evidence = tuple(render(clause, lookup) for clause in rule.when)
     severity = rule.severity
-    if rule.raise_to and rule.raise_to[1].truth(lookup) is _YES:
+    if rule.raise_to and rule.raise_to[1].truth(lookup) is Truth.YES:
         severity = rule.raise_to[0]
         graver = render(rule.raise_to[1], lookup)
         # Often it is a part of what is said already.
         if not any(f" {graver.text} " in f" {each.text} " for each in evidence):
             evidence = (*evidence, graver)
-    return Judgement(_YES, severity, evidence)
+    return Judgement(Truth.YES, severity, evidence)
 
 
 def is_offered(remedy: RemedyRule, lookup: Lookup) -> bool:
     """Whether a remedy's own conditions let it be offered: `when` is yes, and `unless` is not."""
-    if remedy.when and remedy.when.truth(lookup) is not _YES:
+    if remedy.when and remedy.when.truth(lookup) is not Truth.YES:
         return False
-    return not (remedy.unless and remedy.unless.truth(lookup) is _YES)
+    return not (remedy.unless and remedy.unless.truth(lookup) is Truth.YES)
 
 
 def remedy_value(remedy: RemedyRule, lookup: Lookup) -> str | None:

@@ -8,8 +8,6 @@ from watchdog.diagnosis.grammar import Junction, Known, Name, Node, NumberNode
 from watchdog.model import Truth
 from watchdog.signals.number import AtLeast
 
-_YES = Truth.YES
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -39,7 +37,7 @@ class Shown:
         """It without the alternatives that are false or unknown; for a part that holds."""
         if not self.parts:
             return self.whole(values)
-        parts = [part for part in self.parts if part.truth is None or part.truth(lookup) is _YES]
+        parts = [part for part in self.parts if part.truth is None or part.truth(lookup) is Truth.YES]
         if self.operator == "and":
             texts = [part.held(values, lookup) for part in parts]
             return " and ".join(
@@ -52,7 +50,7 @@ class Shown:
         """Whether several alternatives hold, so that brackets are needed beside an `and`."""
         if self.operator != "or" or self.is_nested:
             return False
-        return sum(part.truth is not None and part.truth(lookup) is _YES for part in self.parts) > 1
+        return sum(part.truth is not None and part.truth(lookup) is Truth.YES for part in self.parts) > 1
 
 
 def shown_of(text: str, root: Node, names: Sequence[Name | Known], parameters: Mapping[str, float]) -> Shown:
