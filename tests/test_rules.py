@@ -1,5 +1,6 @@
 """Rule files: what they say, what is refused and where, what settings change, and how a rule judges."""
 
+import time
 import timeit
 from collections.abc import Mapping
 from pathlib import Path
@@ -482,7 +483,8 @@ def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
 def test_sixty_rules_load_in_less_than_a_second(tmp_path: Path) -> None:
     names = [f"rule-{number}" for number in range(60)]
     directory = write(tmp_path, {name: RULE.replace("id: pool-full", f"id: {name}") for name in names})
-    assert min(timeit.repeat(lambda: load([directory], SIGNALS), number=1, repeat=3)) < 1.0
+    loads = timeit.Timer(lambda: load([directory], SIGNALS), timer=time.process_time)
+    assert min(loads.repeat(number=1, repeat=3)) < 1.0
 
 
 def test_fifty_rules_of_five_clauses_are_judged_in_a_moment(tmp_path: Path) -> None:
