@@ -6,7 +6,7 @@ import pytest
 
 from tests.pages import history_of, page
 from watchdog.model import Subject
-from watchdog.signals.engines import Lookup, facts, of_one_server
+from watchdog.signals.engines import Load, Lookup, facts, of_one_server
 from watchdog.signals.owners import Owners
 
 ALL = {
@@ -38,7 +38,7 @@ SECOND = {
 
 
 def told(*engines: Mapping[str, float]) -> dict[str, float]:
-    return dict(facts({Subject("t", "m", str(number)): one.get for number, one in enumerate(engines)}))
+    return dict(facts([Load.of(one.get) for one in engines]))
 
 
 def test_two_engines_are_held_against_each_other() -> None:

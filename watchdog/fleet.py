@@ -1,6 +1,6 @@
 """Among the targets that serve one model: the rules of fleet scope, judged over their last snapshots."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
 from watchdog.diagnosis.incidents import IncidentBook, Restored
 from watchdog.diagnosis.judge import Case, judge
@@ -8,18 +8,12 @@ from watchdog.diagnosis.remedies import ServerContext, reconcile
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Subject, Transition
 from watchdog.signals import engines
+from watchdog.signals.engines import Load
 
 # Stands where an incident of one server has its target's name; no target can be called so.
 FLEET = "*"
 # A snapshot older than this says nothing of now.
 OLDEST_SECONDS = 60.0
-# Reading of a snapshot -> the signal that engines.facts asks for.
-_SIGNALS = {
-    "first_tokens": "window_first_tokens",
-    "generation_tokens_per_second": "generation_tokens_per_second",
-    "running_mean": "running_mean_requests",
-    "waiting_recent_min": "standing_queue_requests",
-}
 
 
 class Fleet:
@@ -45,42 +39,51 @@ class Fleet:
         findings = [
             finding
             for model_name, targets in _by_model(snapshots, at).items()
-            for finding in self._judge(model_name, targets)
+            for finding in self._judge(model_name, list(targets.values()))
         ]
         changes = self._book.update(findings, at, wall)
         return reconcile(self._book.incidents()), changes
 
-    def _judge(self, model_name: str, targets: Mapping[Subject, list[Readings]]) -> Iterator[Finding]:
-        lookups = {subject: _lookup(readings) for subject, readings in targets.items()}
-        facts = dict(engines.facts(lookups))
+    def _judge(self, model_name: str, targets: Sequence[Sequence[Readings]]) -> Iterator[Finding]:
+        facts = dict(engines.facts([_load(readings) for readings in targets]))
         facts["targets"] = float(len(targets))
-        ratios = [ratio for readings in targets.values() if (ratio := _hit_ratio(readings)) is not None]
+        ratios = [ratio for readings in targets if (ratio := _hit_ratio(readings)) is not None]
         if len(ratios) >= 2:
             facts["hit_ratio_spread"] = max(ratios) - min(ratios)
         subject = Subject(FLEET, model_name)
         yield from judge(self._rules, Case(subject, facts.get, ServerContext(), {}))
 
 
-def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[Subject, list[Readings]]]:
-    models: dict[str, dict[Subject, list[Readings]]] = {}
+def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[str, list[Readings]]]:
+    """The readings of each target's engines by its name, of each model."""
+    models: dict[str, dict[str, list[Readings]]] = {}
     for snapshot in snapshots:
         if not snapshot.up or at - snapshot.at > OLDEST_SECONDS:
             continue
         for readings in snapshot.readings:
             targets = models.setdefault(readings.subject.model_name, {})
-            targets.setdefault(Subject(snapshot.target.name), []).append(readings)
+            targets.setdefault(snapshot.target.name, []).append(readings)
     return models
 
 
-def _lookup(readings: list[Readings]) -> Callable[[str], float | None]:
-    def lookup(name: str) -> float | None:
-        values = [one.values.get(_SIGNALS[name]) for one in readings]
+def _load(engines_of_target: Sequence[Readings]) -> Load:
+    """What a target's engines did together."""
+
+    def total(reading: str) -> float | None:
+        values = [engine.values.get(reading) for engine in engines_of_target]
         known = [value for value in values if value is not None]
         return sum(known) if known and len(known) == len(values) else None
 
-    return lookup
+    return Load(
+        first_tokens=total("window_first_tokens"),
+        generation_tokens_per_second=total("generation_tokens_per_second"),
+        running_mean=total("running_mean_requests"),
+        kv_usage_mean_ratio=None,  # no reading tells it
+        waiting_recent_min=total("standing_queue_requests"),
+    )
 
 
-def _hit_ratio(readings: list[Readings]) -> float | None:
-    known = [ratio for one in readings if (ratio := one.values.get("prefix_hit_ratio")) is not None]
+def _hit_ratio(engines_of_target: Sequence[Readings]) -> float | None:
+    values = (engine.values.get("prefix_hit_ratio") for engine in engines_of_target)
+    known = [ratio for ratio in values if ratio is not None]
     return sum(known) / len(known) if known else None

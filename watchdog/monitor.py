@@ -168,7 +168,8 @@ class Monitor:
         facts.update(self._server.facts("", ""))
         if page is not None:
             owners = self._history.frames[-1].layout.owners
-            facts.update(engines.facts(engines.of_one_server(lookups, owners)))
+            of_one = engines.of_one_server(lookups, owners).values()
+            facts.update(engines.facts([engines.Load.of(lookup) for lookup in of_one]))
             facts["blind_rules"] = float(len({blind.rule for blind in judged.blind}))
         subject = Subject(self.target.name)
         view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)

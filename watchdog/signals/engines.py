@@ -1,11 +1,31 @@
 """How the engines of one data-parallel server share its work."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 from watchdog.model import Subject
 from watchdog.signals.owners import Owners
 
 Lookup = Callable[[str], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one engine, or one target of a fleet, did in the window; None is unknown.
+
+    Each field is the signal of that name.
+    """
+
+    first_tokens: float | None
+    generation_tokens_per_second: float | None
+    running_mean: float | None
+    kv_usage_mean_ratio: float | None
+    waiting_recent_min: float | None
+
+    @classmethod
+    def of(cls, lookup: Lookup) -> "Load":
+        """The load of an engine, read from its signals."""
+        return cls(**{field.name: lookup(field.name) for field in fields(cls)})
 
 
 def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Subject, Lookup]:
@@ -20,38 +40,41 @@ def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Sub
     return max(groups.values(), key=len, default={})
 
 
-def facts(engines: Mapping[Subject, Lookup]) -> Iterator[tuple[str, float]]:
+def facts(loads: Sequence[Load]) -> Iterator[tuple[str, float]]:
     """The facts about the engines (or targets) of one model; figures that one of them lacks are left out."""
-    yield "engines", float(len(engines))
-    if len(engines) < 2:
+    yield "engines", float(len(loads))
+    if len(loads) < 2:
         return
-    lookups = list(engines.values())
-    requests = _all(lookups, "first_tokens")
-    tokens = _all(lookups, "generation_tokens_per_second")
+    requests = _all_known(load.first_tokens for load in loads)
+    tokens = _all_known(load.generation_tokens_per_second for load in loads)
     if requests is not None:
         yield "engines_first_tokens", sum(requests)
     shares = _shares(requests) or _shares(tokens)
     if shares is not None:
         yield "least_engine_share_ratio", min(shares)
         yield "greatest_engine_share_ratio", max(shares)
-    running = _all(lookups, "running_mean")
+    running = _all_known(load.running_mean for load in loads)
     if running is not None:
         yield "engine_running_greatest", max(running)
         yield "engine_running_mean", sum(running) / len(running)
         yield "engine_running_least", min(running)
-    pools = _all(lookups, "kv_usage_mean_ratio")
+    pools = _all_known(load.kv_usage_mean_ratio for load in loads)
     if pools is not None:
         yield "engine_kv_usage_least_ratio", min(pools)
-    waiting = _all(lookups, "waiting_recent_min")
+    waiting = _all_known(load.waiting_recent_min for load in loads)
     if waiting is not None:
         yield "engine_waiting_greatest", max(waiting)
         yield "engine_waiting_least", min(waiting)
 
 
-def _all(lookups: list[Lookup], name: str) -> list[float] | None:
-    values = [lookup(name) for lookup in lookups]
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else None
+def _all_known(values: Iterable[float | None]) -> list[float] | None:
+    """The values; None where one of them is unknown."""
+    known = []
+    for value in values:
+        if value is None:
+            return None
+        known.append(value)
+    return known
 
 
 def _shares(amounts: list[float] | None) -> list[float] | None:
