@@ -391,9 +391,9 @@ def test_a_state_directory_is_optional(rules: Path) -> None:
 # Several targets together
 
 
-def test_a_fleet_rule_is_asked_of_all_targets_and_remembered(
-    rules: Path, sick_server: ReplayServer, tmp_path: Path
-) -> None:
+@pytest.fixture
+def fleet_rule(rules: Path) -> Path:
+    """A rule beside the others that fires where two targets serve a model."""
     fleet_tests = {
         "waiting_last: 3, kv_usage_last_ratio: 0.9": "targets: 2",
         "waiting_last: 0, kv_usage_last_ratio: 0.9": "targets: 1",
@@ -405,7 +405,13 @@ def test_a_fleet_rule_is_asked_of_all_targets_and_remembered(
         '"waiting_last > least_waiting", "kv_usage_last_ratio > 0.5"': '"targets > least_waiting + 1"',
         "{waiting_last:.0f} requests wait.": "{targets:.0f} targets serve it.",
     }
-    write_rule(rules, "too-many", **only_fleet, **fleet_tests)
+    return write_rule(rules, "too-many", **only_fleet, **fleet_tests)
+
+
+@pytest.mark.usefixtures("fleet_rule")
+def test_a_fleet_rule_is_asked_of_all_targets_and_remembered(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path
+) -> None:
     targets = [{"name": name, "url": f"{sick_server.url}?{name}"} for name in ("one", "two")]
     configured = Configured(rules, *targets, **{"state.directory": str(tmp_path / "state")})
     with running(configured) as service:
@@ -419,6 +425,30 @@ def test_a_fleet_rule_is_asked_of_all_targets_and_remembered(
         configured.values["targets"] = targets[:1]
         assert service.reload() == ()
         until(lambda: not any(each.state is State.FIRING for each in service.fleet_incidents()))
+
+
+@pytest.mark.usefixtures("fleet_rule")
+def test_a_new_interval_counts_for_the_fleet_as_well(rules: Path, sick_server: ReplayServer) -> None:
+    targets = [{"name": name, "url": f"{sick_server.url}?{name}"} for name in ("one", "two")]
+    configured = Configured(rules, *targets, **{"scrape.interval_seconds": 20})
+    with running(configured, started=False) as service:
+        configured.values["scrape.interval_seconds"] = INTERVAL_SECONDS
+        assert service.reload() == ()
+        until(lambda: [each.state for each in service.fleet_incidents()] == [State.FIRING])
+
+
+def test_a_longer_interval_moves_the_end_of_alerts(rules: Path, sick_server: ReplayServer) -> None:
+    with Pager() as pager:
+        configured = Configured(
+            rules,
+            {"name": "gpu", "url": sick_server.url},
+            **{"alertmanager.urls": [pager.url], "alertmanager.resend_seconds": INTERVAL_SECONDS},
+        )
+        with running(configured) as service:
+            horizon_seconds = service._notifiers._alertmanager._horizon_seconds
+            configured.values["targets"].append({"url": f"{sick_server.url}?slow", "interval_seconds": 5})
+            assert service.reload() == ()
+            assert service._notifiers._alertmanager._horizon_seconds == 50 * horizon_seconds
 
 
 # What others ask of it

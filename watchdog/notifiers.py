@@ -16,11 +16,10 @@ class Notifiers:
 
     def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = no_ledger) -> None:
         external_url = settings.web.external_url
-        intervals = [settings.interval_seconds(target.name) for target in settings.targets]
         self._alertmanager = AlertmanagerSender(
             settings.alertmanager,
             external_url,
-            interval_seconds=max(intervals, default=settings.scrape.interval_seconds),
+            interval_seconds=settings.longest_interval_seconds,
             ledgers=ledgers,
         )
         self._webhooks = WebhookSender(
@@ -30,6 +29,16 @@ class Notifiers:
             symptoms=settings.alertmanager.symptoms,
             ledgers=ledgers,
         )
+
+    @staticmethod
+    def are_alike(one: Settings, other: Settings) -> bool:
+        """Whether both configurations tell the same receivers in the same way."""
+
+        def way(settings: Settings) -> tuple[object, ...]:
+            # An alert's end lies several intervals ahead: with the old interval it would come between two scrapes.
+            return (settings.alertmanager, settings.webhooks, settings.longest_interval_seconds)
+
+        return way(one) == way(other)
 
     def observe(
         self, incidents: Iterable[Incident], at: float, wall: float, leads: Collection[Key] | None = None

@@ -57,7 +57,7 @@ class Service:
         self._receiver = self._receiver_of(settings)
         self._watches: dict[str, Watch] = {}
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
-        self._schedule.add(FLEET, self._fleet.cycle, settings.scrape.interval_seconds, share=1.0)
+        self._schedule_fleet()
         self._changing = threading.Lock()
         self._reload_successful = True
         self._reloaded_at = time.time()
@@ -208,6 +208,8 @@ class Service:
         self._watches = after
         if not same_rules:
             self._fleet.replace_rules(rules)
+        if settings.scrape.interval_seconds != old.scrape.interval_seconds:
+            self._schedule_fleet()
         for name, watch in before.items():
             if after.get(name) is not watch:
                 watch.close()
@@ -221,7 +223,7 @@ class Service:
             log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
 
     def _change_notifiers(self, old: Settings, settings: Settings) -> None:
-        if (old.alertmanager, old.webhooks) == (settings.alertmanager, settings.webhooks):
+        if Notifiers.are_alike(old, settings):
             return
         before = self._notifiers
         after = Notifiers(settings, self._ledger)
@@ -242,6 +244,9 @@ class Service:
             watch.take_over(before)
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
         return watch
+
+    def _schedule_fleet(self) -> None:
+        self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
 
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
         leads = {snapshot.lead} if snapshot.lead is not None else set()

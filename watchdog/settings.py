@@ -527,6 +527,12 @@ class Settings(BaseSettings):
         own = next((entry.interval_seconds for entry in self.targets if entry.name == name), None)
         return own if own is not None else self.scrape.interval_seconds
 
+    @property
+    def longest_interval_seconds(self) -> float:
+        """The longest pause between scrapes of any target."""
+        intervals = [self.interval_seconds(entry.name) for entry in self.targets]
+        return max(intervals, default=self.scrape.interval_seconds)
+
     def deadline_seconds(self, name: str) -> float:
         """Total time one scrape of the target of that name may take: always less than its interval."""
         return min(self.scrape.deadline_seconds, 0.8 * self.interval_seconds(name))
