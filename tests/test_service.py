@@ -3,8 +3,8 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from tests.servers import Server, answer, hang, request, serving
 from tests.waiting import until
 from watchdog.demo.server import ReplayServer
 from watchdog.errors import RuleError
-from watchdog.model import State, Verdict
+from watchdog.model import State, Transition, Verdict
 from watchdog.monitor import Monitor
+from watchdog.outputs.store import FILE_NAME, Store
 from watchdog.rulebook import RuleFiles
 from watchdog.scrape.recording import read
 from watchdog.service import Service
@@ -473,6 +474,24 @@ def test_a_stop_does_not_resolve(rules: Path, sick_server: ReplayServer) -> None
             until(lambda: ("VllmKvPoolExhausted", "firing") in _log(pager))
         time.sleep(0.2)
         assert ("VllmKvPoolExhausted", "resolved") not in _log(pager)
+
+
+def test_a_stop_waits_for_what_is_being_recorded(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Store.record
+
+    def record_slowly(store: Store, transitions: Iterable[Transition]) -> None:
+        time.sleep(0.5)
+        record(store, transitions)
+
+    monkeypatch.setattr(Store, "record", record_slowly)
+    state = {"state.directory": str(tmp_path)}
+    with running(Configured(rules, {"name": "gpu", "url": sick_server.url}, **state)) as service:
+        until(lambda: service.snapshots()["gpu"].firing)
+    with closing(Store(tmp_path / FILE_NAME)) as store:
+        store.open()
+        assert [each.state for each in store.query()] == [State.FIRING]
 
 
 def _log(pager: Pager) -> list[tuple[str, str]]:

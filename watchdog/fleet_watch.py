@@ -36,6 +36,7 @@ class FleetWatch:
         self._snapshots = snapshots
         self._publish = publish
         self._step = threading.Lock()
+        self._closed = False
 
     def cycle(self) -> None:
         """One step and what follows from it; never raises."""
@@ -45,12 +46,20 @@ class FleetWatch:
             # One target is no fleet; what was found while there were several is still to be ended.
             if len(snapshots) < 2 and not self.incidents:
                 return
+            # Held until it is published, as by a target's watch.
             with self._step:
+                if self._closed:
+                    return
                 self.incidents, changes = self._fleet.observe(snapshots, at, wall)
-            self._publish(Step(self.incidents, changes, at, wall))
+                self._publish(Step(self.incidents, changes, at, wall))
         except Exception:  # the loop must go on
             self.errors += 1
             log.exception("fleet_cycle_failed")
+
+    def close(self) -> None:
+        """Judges no more; what is being published is waited for."""
+        with self._step:
+            self._closed = True
 
     def replace_rules(self, rules: RuleSet) -> None:
         """Judges by other rules from the next cycle on."""

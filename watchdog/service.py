@@ -155,6 +155,7 @@ class Service:
         self._schedule.stop()
         for watch in self._all():
             watch.close()
+        self._fleet.close()
         self._notifiers.stop(drain_seconds)
         if self._store is not None:
             self._store.close()

@@ -60,32 +60,29 @@ class Watch:
         """One scrape and what follows from it; never raises."""
         began = self._steady()
         try:
-            snapshot = self._look(began)
+            scrape = self._fetcher.fetch(began, self._wall())
+            self._refresh_facts(scrape)
+            # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
+            with self._step:
+                if self._closed:
+                    return
+                self._take(scrape)
         except Exception:  # the one place that catches all: the loop must go on
             self._failed()
             return
-        if snapshot is None:
-            return
-        self._raised_in_a_row = 0
-        try:
-            self._publish(snapshot)
-        except Exception:  # what is known stays known, although it could not be told
-            self.errors += 1
-            log.exception("publish_failed", extra={"target": self.target.name})
         self.finished_at = self._steady()
         self.cycle_seconds = self.finished_at - began
 
-    def _look(self, began: float) -> Snapshot | None:
-        """Scrape and step; None where the watch was closed meanwhile."""
-        scrape = self._fetcher.fetch(began, self._wall())
-        self._refresh_facts(scrape)
-        with self._step:
-            if self._closed:
-                return None
-            before, now = self.snapshot, self._monitor.observe(scrape)
-            self.snapshot = now
+    def _take(self, scrape: Scrape) -> None:
+        before, now = self.snapshot, self._monitor.observe(scrape)
+        self.snapshot = now
         _tell_changes(before, now)
-        return now
+        self._raised_in_a_row = 0
+        try:
+            self._publish(now)
+        except Exception:  # what is known stays known, although it could not be told
+            self.errors += 1
+            log.exception("publish_failed", extra={"target": self.target.name})
 
     def _refresh_facts(self, scrape: Scrape) -> None:
         """Asks for version and models when a server has just come up, and now and then until it tells."""
@@ -126,9 +123,11 @@ class Watch:
             ]
 
     def close(self) -> None:
-        """Gives the connection back; a scrape under way is not published any more."""
+        """Gives the connection back; what is being published is waited for, a scrape under way never published."""
         self._closed = True
         self._fetcher.close()
+        with self._step:
+            pass
 
     def _new_monitor(self) -> Monitor:
         return Monitor(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
