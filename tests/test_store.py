@@ -154,6 +154,17 @@ def test_what_belongs_to_nothing_known_ends_once() -> None:
     ]
 
 
+def test_what_belongs_to_nothing_known_ends_no_sooner_than_it_began() -> None:
+    """Also where the clock was set back since."""
+    restored = Restored((incident("gone"), incident("gone-too", PENDING)))
+    _, ends = restored.split(lambda _: False, WALL - 3600)
+    assert [each.incident.resolved_at for each in ends] == [
+        restored.incidents[0].firing_since,
+        restored.incidents[1].pending_since,
+    ]
+    assert [each.at for each in ends] == [each.incident.resolved_at for each in ends]
+
+
 def test_a_timeline_holds_each_change_with_its_evidence(store: Store) -> None:
     store.record(began())
     store.record([change(resolved(WALL + 60, value=0.4), FIRING)])

@@ -1,7 +1,7 @@
 """The nouns every stage shares. All are immutable; times are seconds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -278,6 +278,13 @@ class Transition:
     incident: Incident
     before: State | None
     at: float
+
+    @classmethod
+    def end_of(cls, incident: Incident, wall: float) -> "Transition":
+        """The end of an incident: not before its beginning, even where the clock was set back meanwhile."""
+        end = max(wall, incident.firing_since or incident.pending_since)
+        resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, easing=False)
+        return cls(resolved, incident.state, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -295,10 +294,7 @@ class Service:
     def _end(self, incidents: Iterable[Incident]) -> None:
         """Resolves what belongs to a target that is watched no more."""
         wall = time.time()
-        ends = [
-            Transition(replace(each, state=State.RESOLVED, resolved_at=wall), each.state, wall)
-            for each in incidents
-        ]
+        ends = [Transition.end_of(each, wall) for each in incidents]
         if self._store is not None:
             self._store.record(ends)
         self._notifiers.observe([each.incident for each in ends], steady_seconds(), wall)

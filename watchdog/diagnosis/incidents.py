@@ -148,7 +148,7 @@ class IncidentBook:
             if rule is None:
                 self._remove(key)
                 if entry.incident.state is State.FIRING:
-                    self._dropped.append(_resolved(entry.incident, wall))
+                    self._dropped.append(Transition.end_of(entry.incident, wall))
             elif entry.incident.state is State.FIRING and entry.pending_seconds < rule.for_seconds:
                 entry.incident = replace(entry.incident, state=State.PENDING, firing_since=None)
 
@@ -202,7 +202,7 @@ class IncidentBook:
         incident = entry.incident
         if incident.state is State.PENDING:
             del self._entries[incident.key]
-            return Transition(replace(incident, state=State.RESOLVED, resolved_at=wall), State.PENDING, wall)
+            return Transition.end_of(incident, wall)
         if entry.last_truth is Truth.NO:
             entry.quiet_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth = at, Truth.NO
@@ -213,7 +213,7 @@ class IncidentBook:
         return None
 
     def _resolve(self, entry: _Entry, at: float, wall: float) -> Transition:
-        change = _resolved(entry.incident, wall)
+        change = Transition.end_of(entry.incident, wall)
         entry.incident = change.incident
         self._ended[entry.incident.key] = at
         return change
@@ -305,13 +305,6 @@ def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
         return None
     entry.incident = replace(entry.incident, severity=finding.severity)
     return Transition(entry.incident, State.FIRING, wall)
-
-
-def _resolved(incident: Incident, wall: float) -> Transition:
-    # A clock that was set back must not make an end before the beginning.
-    end = max(wall, incident.firing_since or incident.pending_since)
-    resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, easing=False)
-    return Transition(resolved, incident.state, end)
 
 
 def explains(rules: RuleSet, cause: Key, effect: Key) -> bool:

@@ -45,12 +45,8 @@ class Restored:
     ) -> tuple[tuple[Incident, ...], tuple[Transition, ...]]:
         """Those whose rule and target still exist; and the ends of the others, to be recorded and sent."""
         kept = tuple(incident for incident in self.incidents if is_known(incident.key))
-        gone = [incident for incident in self.incidents if not is_known(incident.key)]
-        ends = (
-            Transition(replace(each, state=State.RESOLVED, resolved_at=wall), each.state, wall)
-            for each in gone
-        )
-        return kept, tuple(ends)
+        gone = (incident for incident in self.incidents if not is_known(incident.key))
+        return kept, tuple(Transition.end_of(each, wall) for each in gone)
 
 
 @dataclass(slots=True)
@@ -358,8 +354,7 @@ def _end_all(connection: sqlite3.Connection, last_seen: float) -> None:
     for (body,) in connection.execute("SELECT body FROM incidents WHERE state = 'firing'").fetchall():
         incident = _loaded(body)
         if incident is not None:
-            over = replace(incident, state=State.RESOLVED, resolved_at=last_seen)
-            _record(connection, Transition(over, State.FIRING, last_seen))
+            _record(connection, Transition.end_of(incident, last_seen))
     connection.execute("DELETE FROM incidents WHERE state = 'firing'")
 
 
