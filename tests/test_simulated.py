@@ -47,6 +47,14 @@ def bursts(every: float, count: int, end: float, prompt: float, output: float) -
     return [Request(at, lengths[0](random), lengths[1](random)) for at in times for _ in range(count)]
 
 
+def spread(requests: list[Request], seconds: float) -> list[Request]:
+    """The same requests, each up to so many seconds later."""
+    random = Random(4)
+    for one in requests:
+        one.arrival += random.uniform(0, seconds)
+    return requests
+
+
 def at_rate(rate: float, begin: float, end: float, prompt: float, output: float) -> list[Request]:
     return list(
         traffic(Random(int(begin) + 5), begin, end, lambda at: rate, around(prompt, 0.2), around(output))
@@ -112,6 +120,14 @@ def some_long(setup: Setup) -> list[Request]:
     return requests
 
 
+def fewer_shared(begin: float, before: float, after: float) -> list[Request]:
+    """Requests of which a share begins with the same 512 tokens, and another share from `begin` on."""
+    requests = at_rate(1.5, 0, begin + 200, 600, 60)
+    earlier = [one for one in requests if one.arrival < begin]
+    later = [one for one in requests if one.arrival >= begin]
+    return [*sharing(earlier, before, 512), *sharing(later, after, 512)]
+
+
 def mean(engine: Engine, name: str) -> float:
     return engine.histograms[name].total / sum(engine.histograms[name].counts)
 
@@ -162,6 +178,29 @@ HEALTHY: dict[str, Callable[[], tuple[Setup, list[Request], dict[str, float]]]] 
         at_rate(2, 0, 150, PROMPT, OUTPUT) + at_rate(0.5, 150, 360, PROMPT, 4 * OUTPUT),
         {},
     ),
+    "bursts that fill the pool for a moment": lambda: (
+        replace(H200, pool_tokens=5_000),
+        bursts(25, 32, 300, 40, 250) + at_rate(0.5, 0, 300, 40, 250),
+        {"interval": 2},
+    ),
+    "prompts five times as long at a fifth of the rate": lambda: (
+        LARGE,
+        at_rate(1.5, 0, 150, 900, 60) + at_rate(0.3, 150, 360, 4500, 60),
+        {},
+    ),
+    "long prompts are steps of a third of a second": lambda: (
+        replace(H200, max_num_batched_tokens=16_384),
+        at_rate(2, 0, 150, 600, OUTPUT)
+        + at_rate(2, 150, 360, 600, OUTPUT)
+        + at_rate(0.3, 150, 360, 9_000, 40),
+        {},
+    ),
+    "fewer prompts begin alike": lambda: (CPU, fewer_shared(150, 0.97, 0.55), {}),
+    "small bursts from the start on": lambda: (
+        replace(SMALL, max_num_batched_tokens=16_384),
+        spread(bursts(15, 8, 200, 250, 60), 0.5),
+        {},
+    ),
     "idle, then the first requests": lambda: (CPU, load(CPU, 0.4, 120, 240, 0.5), {}),
     "0.10.2": lambda: (replace(CPU, version="0.10"), load(CPU, 0.4, 10, 200, 0.5), {}),
     "V0": lambda: (replace(CPU, version="V0"), load(CPU, 0.3, 10, 200, 0.5), {}),
@@ -188,6 +227,8 @@ def test_an_idle_engine_beside_a_busy_one_is_not_stalled() -> None:
 LITTLE_MEMORY = replace(H200, pool_tokens=40_000)
 FEW_SLOTS = replace(LARGE, max_num_seqs=4)
 SMALL_BUDGET = replace(LARGE, max_num_batched_tokens=100)
+TWO_SLOTS = replace(SMALL, max_num_seqs=2)
+SHORT_STEPS = replace(LARGE, max_num_batched_tokens=256)
 ONE_STEP = replace(H200, max_num_batched_tokens=65_536)
 BUSY_API = replace(CPU, api_seconds=0.02)
 
@@ -225,6 +266,18 @@ FAULTS: dict[str, Fault] = {
         SMALL_BUDGET,
         lambda a, b: at_rate(0.8, a, b, 800, 20),
         lambda a, b: at_rate(6, a, b, 800, 20),
+        {"token-budget-limited"},
+    ),
+    "two slots and long generations": (
+        TWO_SLOTS,
+        lambda a, b: at_rate(0.02, a, b, 100, 300),
+        lambda a, b: at_rate(0.2, a, b, 100, 400),
+        {"seqs-limited"},
+    ),
+    "a token budget that cuts each prompt in three": (
+        SHORT_STEPS,
+        lambda a, b: at_rate(2, a, b, 750, 8),
+        lambda a, b: at_rate(16, a, b, 750, 8),
         {"token-budget-limited"},
     ),
     "more traffic than it can serve": (
@@ -281,6 +334,16 @@ def test_a_fault_leads_while_it_lasts_and_ends_after_it(name: str) -> None:
     told = seen([Engine(setup, requests)], END + 310)
     assert told.alarms(end=BEGIN) == set()
     check(told, causes, BEGIN, END)
+
+
+def test_of_two_engines_one_has_it_all() -> None:
+    few = replace(SMALL, max_num_seqs=4)
+    before_and_after = (*load(few, 0.2, 0, BEGIN), *load(few, 0.2, END, END + 320))
+    hot = Engine(few, [*before_and_after, *load(few, 1.4, BEGIN, END)])
+    idle = Engine(replace(few, engine="1"), [*load(few, 0.2, 1, BEGIN), *load(few, 0.2, END + 1, END + 320)])
+    told = seen([hot, idle], END + 310)
+    assert told.alarms(end=BEGIN) == set()
+    check(told, {"dp-imbalance"}, BEGIN, END)
 
 
 @pytest.mark.parametrize("last_arrival", [BEGIN - 8, BEGIN + 600], ids=["idle", "running"])
