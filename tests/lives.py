@@ -10,8 +10,7 @@ from typing import Any
 
 from tests.pagers import WALL
 from watchdog.diagnosis import rules
-from watchdog.diagnosis.incidents import IncidentBook
-from watchdog.diagnosis.incidents import Restored as Stored
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Finding, Incident, Severity, State, Subject, Truth
 from watchdog.outputs.alertmanager import AlertmanagerSender
@@ -120,6 +119,6 @@ class Life:
             time.sleep(0.002)
 
     @staticmethod
-    def _stored(incident: Incident, pending_seconds: Mapping[Any, float]) -> Stored:
+    def _stored(incident: Incident, pending_seconds: Mapping[Any, float]) -> OpenIncident:
         held = 5.0 if incident.state is State.FIRING else 0.0
-        return Stored(incident, max(held, pending_seconds.get(incident.key, 0.0)))
+        return OpenIncident(incident, max(held, pending_seconds.get(incident.key, 0.0)))

@@ -14,7 +14,7 @@ from watchdog.diagnosis.incidents import (
     GONE_SECONDS,
     RESOLVED_RETENTION_SECONDS,
     IncidentBook,
-    Restored,
+    OpenIncident,
     explains,
     related,
 )
@@ -124,7 +124,7 @@ def test_a_restart_at_any_moment_keeps_identity_and_start(given_answers: list[Tr
     stored = [incident for incident in one.incidents() if incident.state is not State.RESOLVED]
     pending = one.pending_seconds()
     other = book()
-    other.restore([Restored(incident, pending[incident.key]) for incident in stored], 1000.0)
+    other.restore([OpenIncident(incident, pending[incident.key]) for incident in stored], 1000.0)
     after = {incident.key: incident for incident in other.incidents()}
     assert after.keys() == {incident.key for incident in stored}
     for incident in stored:
@@ -548,7 +548,7 @@ def test_incidents_of_rules_that_are_gone_are_not_taken_up() -> None:
     before = book(rule("old", 0))
     before.update([says(YES, "old")], 0, 0)
     after = book(rule("new", 0))
-    after.restore([Restored(each, 0.0) for each in before.incidents()], 100.0)
+    after.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
     assert after.incidents() == ()
     assert after.lead() is None
 
@@ -557,7 +557,7 @@ def test_an_incident_taken_up_is_unknown_until_its_rule_speaks_and_goes_with_its
     before = book(rule(wait=0, keep=0))
     before.update([says(YES)], 0, 50)
     one = book(rule(wait=0, keep=0))
-    one.restore([Restored(each, 0.0) for each in before.incidents()], 1000.0)
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
     assert [each.unknown for each in one.incidents()] == [True]
     one.update([], 1000.0 + GONE_SECONDS, 0)
     assert one.incidents()[0].state is State.FIRING
@@ -639,7 +639,7 @@ def test_what_fired_before_a_restart_does_not_wait_again_for_a_reload(wait: floa
     before = book(rule(wait=0))
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=30))
-    one.restore([Restored(each, 0.0) for each in before.incidents()], 1000.0)
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
     one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
     assert [each.state for each in one.incidents()] == [state]
 
@@ -648,7 +648,7 @@ def test_what_was_pending_before_a_restart_has_still_to_wait_for_the_rest() -> N
     before = book(rule(wait=30))
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=30))
-    one.restore([Restored(each, 20.0) for each in before.incidents()], 1000.0)
+    one.restore([OpenIncident(each, 20.0) for each in before.incidents()], 1000.0)
     for at, state in ((1000, State.PENDING), (1005, State.PENDING), (1010, State.FIRING)):
         one.update([says(YES)], at, at)
         assert one.incidents()[0].state is state
@@ -696,7 +696,7 @@ def test_what_is_taken_up_leads_at_once() -> None:
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=0))
     assert one.lead() is None
-    one.restore([Restored(each, 0.0) for each in before.incidents()], 100.0)
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
     lead = one.lead()
     assert lead is not None
     assert lead.rule == "cause"

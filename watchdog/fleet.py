@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from watchdog.diagnosis.incidents import IncidentBook, Restored
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, judge
 from watchdog.diagnosis.remedies import ServerContext, reconcile
 from watchdog.diagnosis.rules import RuleSet
@@ -28,7 +28,7 @@ class Fleet:
         self._book.replace_rules(rules, wall)
         self._rules = tuple(rule for rule in rules.rules if rule.scope is Scope.FLEET)
 
-    def restore(self, stored: Iterable[Restored], at: float) -> None:
+    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
         """Takes up the incidents that a process before this one left."""
         self._book.restore(stored, at)
 

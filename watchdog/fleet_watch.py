@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.incidents import Restored
+from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.fleet import Fleet
 from watchdog.model import Incident, Snapshot, Transition
@@ -66,7 +66,7 @@ class FleetWatch:
         with self._step:
             self._fleet.replace_rules(rules, time.time())
 
-    def restore(self, stored: Iterable[Restored]) -> None:
+    def restore(self, stored: Iterable[OpenIncident]) -> None:
         """Takes up incidents of an earlier life."""
         kept = tuple(stored)
         with self._step:

@@ -17,6 +17,12 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+SEVERITY_RANK: Mapping[str, int] = MappingProxyType(
+    {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+)
+"""0 for the worst."""
+
+
 class Scope(StrEnum):
     """What one finding of a rule is about: an engine, a whole target, or the targets that serve one model."""
 

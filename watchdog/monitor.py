@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from watchdog.diagnosis.incidents import IncidentBook, Restored
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, blind_rules, judge
 from watchdog.diagnosis.readings import read
 from watchdog.diagnosis.remedies import ServerContext, missing_expectations, reconcile
@@ -15,6 +15,7 @@ from watchdog.model import (
     Failure,
     Finding,
     Incident,
+    Key,
     Page,
     Readings,
     Reason,
@@ -95,13 +96,13 @@ class Monitor:
             scope: tuple(rule for rule in rules.rules if rule.scope is scope) for scope in Scope
         }
 
-    def restore(self, stored: Iterable[Restored], at: float) -> None:
+    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
         """Takes up the incidents that a process before this one left."""
         self._book.restore(stored, at)
 
-    def pending_seconds(self) -> dict[str, float]:
-        """How long each pending incident has held, by key, for the store."""
-        return {str(key): seconds for key, seconds in self._book.pending_seconds().items()}
+    def pending_seconds(self) -> dict[Key, float]:
+        """How long the rule of each incident has held."""
+        return self._book.pending_seconds()
 
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""

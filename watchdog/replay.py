@@ -4,10 +4,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from watchdog.diagnosis.rules import RuleSet
-from watchdog.model import Evidence, Incident, Key, Remedy, Scrape, Severity, Snapshot, State, Target, Verdict
+from watchdog.model import (
+    SEVERITY_RANK,
+    Evidence,
+    Incident,
+    Key,
+    Remedy,
+    Scrape,
+    Severity,
+    Snapshot,
+    State,
+    Target,
+    Verdict,
+)
 from watchdog.monitor import Monitor
-
-GRAVITY: Mapping[Severity, int] = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class _Story:
         episode = self._open.get(incident.key)
         if episode is None:
             episode = self._begin(incident, snapshot.wall)
-        if GRAVITY[incident.severity] > GRAVITY[episode.severity]:
+        if SEVERITY_RANK[incident.severity] < SEVERITY_RANK[episode.severity]:
             episode.severity = incident.severity
         if episode.lead_from is None and snapshot.lead == incident.key:
             episode.lead_from = snapshot.wall

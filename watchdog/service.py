@@ -4,20 +4,20 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from watchdog import logs
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.incidents import Restored as Stored
+from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError, RuleError
 from watchdog.fleet import FLEET
 from watchdog.fleet_watch import FleetWatch, Step
-from watchdog.model import Incident, Key, Snapshot, State, Target, Transition
+from watchdog.model import Incident, Key, Snapshot, Target, Transition
 from watchdog.notifiers import Notifiers
 from watchdog.outputs.announcements import ForgetfulLedger, Ledger
 from watchdog.outputs.database import Mode
@@ -273,8 +273,8 @@ class Service:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""
         kept, ends = self._restored.split(self._knows, time.time())
         for watch in self._all():
-            watch.restore(self._as_stored(each) for each in kept if each.key.target == watch.target.name)
-        self._fleet.restore(self._as_stored(each) for each in kept if each.key.target == FLEET)
+            watch.restore(self._ongoing(kept, watch.target.name))
+        self._fleet.restore(self._ongoing(kept, FLEET))
         if self._store is not None:
             self._store.record(ends)
         ended = (*self._restored.ended, *(each.incident for each in ends))
@@ -284,12 +284,12 @@ class Service:
     def _knows(self, key: Key) -> bool:
         return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
 
-    def _as_stored(self, incident: Incident) -> Stored:
-        seconds = self._restored.pending_seconds.get(incident.key, 0.0)
-        rule = self._rules.find(incident.key.rule)
-        if incident.state is State.FIRING and rule is not None:
-            seconds = max(seconds, rule.for_seconds)
-        return Stored(incident, seconds)
+    def _ongoing(self, incidents: Iterable[Incident], target: str) -> Iterator[OpenIncident]:
+        """Those of one target, as its watch takes them up."""
+        seconds = self._restored.pending_seconds
+        return (
+            OpenIncident(each, seconds.get(each.key, 0.0)) for each in incidents if each.key.target == target
+        )
 
     def _end(self, incidents: Iterable[Incident]) -> None:
         """Resolves what belongs to a target that is watched no more."""

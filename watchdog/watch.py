@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.incidents import Restored
+from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Scrape, Snapshot, State, Target, Verdict
 from watchdog.monitor import Monitor
@@ -53,7 +53,7 @@ class Watch:
         self._raised_in_a_row = 0
         self._step = threading.Lock()
         self._closed = False
-        self._taken_up: list[Restored] = []
+        self._taken_up: list[OpenIncident] = []
         self._facts_due_at = float("-inf")
 
     def cycle(self) -> None:
@@ -99,7 +99,7 @@ class Watch:
             self._rules = rules
             self._monitor.replace_rules(rules, self._wall())
 
-    def restore(self, incidents: Iterable[Restored]) -> None:
+    def restore(self, incidents: Iterable[OpenIncident]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
             self._taken_up = list(incidents)
@@ -110,14 +110,14 @@ class Watch:
         self.snapshot = before.snapshot
         self.restore(before.live())
 
-    def live(self) -> list[Restored]:
+    def live(self) -> list[OpenIncident]:
         """The incidents that are not over, as another watch can take them up."""
         with self._step:
             if self.snapshot is None:
                 return self._taken_up
             pending = self._monitor.pending_seconds()
             return [
-                Restored(each, pending.get(str(each.key), 0.0))
+                OpenIncident(each, pending.get(each.key, 0.0))
                 for each in self.snapshot.incidents
                 if each.state is not State.RESOLVED
             ]

@@ -16,8 +16,7 @@ from tests.lives import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
 from tests.pagers import WALL, Inbox, Pager, Post, Reply, incident, resolved, running, unix
 from tests.servers import closed_port
 from tests.waiting import until
-from watchdog.diagnosis.incidents import IncidentBook
-from watchdog.diagnosis.incidents import Restored as Stored
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.rule import evaluate
 from watchdog.diagnosis.rules import load
 from watchdog.model import Evidence, Key, Severity, State, Transition, Truth
@@ -146,7 +145,7 @@ def pend(book: IncidentBook, store: Store, first: float, last: float) -> None:
 def restart(book: IncidentBook, path: Path, at: float) -> Store:
     store = Store(path)
     restored = store.open(WALL + at)
-    book.restore((Stored(each, restored.pending_seconds[each.key]) for each in restored.incidents), at)
+    book.restore((OpenIncident(each, restored.pending_seconds[each.key]) for each in restored.incidents), at)
     return store
 
 

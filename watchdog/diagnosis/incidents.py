@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from watchdog.diagnosis.rules import Rule, RuleSet
-from watchdog.model import Finding, Incident, Key, Severity, State, Subject, Transition, Truth
+from watchdog.model import (
+    SEVERITY_RANK,
+    Finding,
+    Incident,
+    Key,
+    Severity,
+    State,
+    Subject,
+    Transition,
+    Truth,
+)
 
 # Resolved incidents stay visible as long as Prometheus goes on sending a resolved alert.
 RESOLVED_RETENTION_SECONDS = 900.0
@@ -18,7 +28,6 @@ GAP_SECONDS = 60.0
 # An engine that no page showed for so long is gone, and so are its incidents.
 GONE_SECONDS = 600.0
 MOST_INCIDENTS = 10_000
-_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 @dataclass(slots=True)
@@ -34,8 +43,8 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """An incident as it was stored: with the pending time it had gathered."""
+class OpenIncident:
+    """An incident that is not over, with the seconds for which its rule has held, for whoever goes on with it."""
 
     incident: Incident
     pending_seconds: float
@@ -89,7 +98,7 @@ class IncidentBook:
             key=lambda one: (
                 one.key != lead,
                 order[one.state],
-                _RANK[one.severity],
+                SEVERITY_RANK[one.severity],
                 one.pending_since,
                 one.key,
             )
@@ -117,7 +126,7 @@ class IncidentBook:
         return self._firing
 
     def pending_seconds(self) -> dict[Key, float]:
-        """How long each pending incident's rule has held, for the store."""
+        """How long the rule of each incident held before it fired, or has held by now."""
         return {key: entry.pending_seconds for key, entry in self._entries.items()}
 
     def active(self) -> frozenset[Subject]:
@@ -125,7 +134,7 @@ class IncidentBook:
         live = (entry.incident for key, entry in self._entries.items() if key not in self._ended)
         return frozenset(Subject(*one.key[1:]) for one in live if one.severity is not Severity.INFO)
 
-    def restore(self, stored: Iterable[Restored], at: float) -> None:
+    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
         """Takes up what was stored by a process before this one; the time in between counts for nothing."""
         self._firing = None
         for one in stored:
@@ -301,7 +310,7 @@ def _told(incident: Incident, finding: Finding) -> Incident:
 
 def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
     """While it fires an incident's severity only rises: one that falls and rises again would page twice."""
-    if _RANK[finding.severity] >= _RANK[entry.incident.severity]:
+    if SEVERITY_RANK[finding.severity] >= SEVERITY_RANK[entry.incident.severity]:
         return None
     entry.incident = replace(entry.incident, severity=finding.severity)
     return Transition(entry.incident, State.FIRING, wall)
@@ -353,5 +362,5 @@ def lead_of(firing: Sequence[Incident]) -> Key | None:
         return None
     return min(
         candidates,
-        key=lambda one: (_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
+        key=lambda one: (SEVERITY_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
     ).key

@@ -21,7 +21,7 @@ from watchdog.diagnosis.rule import (
 from watchdog.diagnosis.rule_file import Node, RuleFile
 from watchdog.diagnosis.template import TEXTS, VALUE, Template, value_format
 from watchdog.errors import ExpressionError
-from watchdog.model import Scope, Severity
+from watchdog.model import SEVERITY_RANK, Scope, Severity
 from watchdog.signals.number import AtLeast
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -34,7 +34,6 @@ VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,3})?")
 SUGGEST_FORMAT = "{value:.0f}"
-_SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +311,7 @@ def _raise_to(fields: _Fields, severity: Severity) -> tuple[Severity, Expression
     raised = section.choice("severity", Severity, Severity.CRITICAL, required=True)
     when = section.clause("when", required=True)
     section.finish()
-    if node and _SEVERITY_ORDER.index(raised) <= _SEVERITY_ORDER.index(severity):
+    if node and SEVERITY_RANK[raised] >= SEVERITY_RANK[severity]:
         fields.file.fault(node, f"{raised} is not worse than {severity}")
     return (raised, when) if when else None
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from watchdog.diagnosis.incidents import lead_of
 from watchdog.diagnosis.instruction import instruction
-from watchdog.model import Incident, Key, Remedy, Severity, State
+from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy, State
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
 # What Alertmanager's own webhook says of an alert that has not ended.
@@ -21,7 +21,6 @@ MAX_ANNOTATION_CHARACTERS = 4000
 
 _FNV_OFFSET = 14695981039346656037
 _FNV_PRIME = 1099511628211
-_SEVERITY_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The year 9999 and the year 1: beyond these no RFC 3339 text exists.
 _LATEST_WALL = 253402300799.0
@@ -163,7 +162,7 @@ def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
 
 def severity_rank(severity: str) -> int:
     """0 for the worst; what is no severity comes last."""
-    return _SEVERITY_RANK.get(Severity(severity), 3) if severity in set(Severity) else 3
+    return SEVERITY_RANK.get(severity, len(SEVERITY_RANK))
 
 
 def timestamp(wall: float) -> str:
