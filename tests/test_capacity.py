@@ -9,7 +9,6 @@ from watchdog.signals.capacity import (
     bytes_per_token,
     fp8_pool_tokens,
     is_quantised,
-    max_concurrency,
     pool_tokens,
     pool_tokens_of_shape,
     tokens_in,
@@ -136,13 +135,6 @@ def test_quantised_caches_are_known(cache_dtype: str) -> None:
 
 def test_16_bit_caches_are_not_quantised() -> None:
     assert not any(map(is_quantised, ("auto", "bfloat16", "half", "")))
-
-
-def test_concurrency_is_the_pool_over_a_request() -> None:
-    assert max_concurrency(439_200, 1_500) == pytest.approx(292.8)
-    assert max_concurrency(None, 1_500) is None
-    assert max_concurrency(439_200, None) is None
-    assert max_concurrency(439_200, 0) is None
 
 
 def test_the_samples_of_every_version_give_their_pool(samples: list[tuple[str, dict[str, str]]]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.diagnosis.expression import Expression, number_text, parse, render
+from watchdog.diagnosis.expression import Expression, parse, render
+from watchdog.diagnosis.shown import number_text
 from watchdog.errors import ExpressionError
 from watchdog.model import Truth
 from watchdog.signals.number import AtLeast

@@ -14,23 +14,15 @@ from watchdog.diagnosis import flags as flags_module
 from watchdog.diagnosis.flags import (
     Kind,
     all_flags,
-    default_max_num_seqs,
-    default_token_budget,
     find_flag,
     known_versions,
-    next_token_budget_step,
 )
 from watchdog.diagnosis.gpus import MemoryClass
+from watchdog.diagnosis.hints import missing_expectations
 from watchdog.diagnosis.instruction import instruction
-from watchdog.diagnosis.launch import amount
-from watchdog.diagnosis.remedies import (
-    ServerContext,
-    check_order,
-    missing_expectations,
-    offer,
-    reconcile,
-    unknown_flags,
-)
+from watchdog.diagnosis.launch import ServerContext, amount
+from watchdog.diagnosis.remedies import offer, unknown_flags
+from watchdog.diagnosis.remedy_order import check_order, reconcile
 from watchdog.diagnosis.rule import Direction, RemedyRule, Rule
 from watchdog.diagnosis.rule_file import RuleFile
 from watchdog.diagnosis.rule_reader import read_rule
@@ -696,25 +688,14 @@ def test_the_direction_follows_from_the_value_where_the_rule_leaves_it_open() ->
         ("0.28.0", MemoryClass.FROM_160_GIB, 16384, 1024),
         ("0.33.0", MemoryClass.A100, 2048, 256),
         ("0.33.0", None, None, None),
-        (None, MemoryClass.FROM_70_GIB, None, None),
     ],
 )
 def test_defaults_by_version_and_memory(
-    text: str | None, memory: MemoryClass | None, tokens: int | None, requests: int | None
+    text: str, memory: MemoryClass | None, tokens: int | None, requests: int | None
 ) -> None:
-    running = version(text) if text else None
-    assert default_token_budget(running, memory) == tokens
-    assert default_max_num_seqs(running, memory) == requests
-
-
-def test_the_next_step_of_the_token_budget() -> None:
-    assert [next_token_budget_step(tokens) for tokens in (1, 256, 2048, 2049, 16384)] == [
-        256,
-        512,
-        4096,
-        4096,
-        None,
-    ]
+    for flag, number in (("--max-num-batched-tokens", tokens), ("--max-num-seqs", requests)):
+        default = all_flags()[flag].default(version(text), "v1", memory)
+        assert default == (None if number is None else str(number))
 
 
 def test_flags_are_found_by_every_spelling() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from watchdog.diagnosis import rules
+from watchdog.diagnosis.rule import Rule, evaluate, is_offered, remedy_value
 from watchdog.diagnosis.rule_file import MAX_BYTES
-from watchdog.diagnosis.rules import Rule, RuleOverride, RuleSet, evaluate, is_offered, load, remedy_value
+from watchdog.diagnosis.rule_test import test_rule
+from watchdog.diagnosis.rules import RuleOverride, RuleSet, load
 from watchdog.diagnosis.template import Template, render_text
 from watchdog.errors import ExpressionError, RuleError, RuleFault
 from watchdog.model import Scope, Severity, Truth
@@ -270,7 +272,7 @@ def test_a_text_may_quote_the_facts_that_are_no_numbers() -> None:
 
 
 def test_the_rules_own_tests_pass(rule: Rule) -> None:
-    assert all(result.passed for result in rules.test_rule(rule))
+    assert all(result.passed for result in test_rule(rule))
 
 
 @pytest.mark.parametrize(

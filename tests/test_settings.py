@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from watchdog import strict_yaml
 from watchdog.errors import ConfigError
 from watchdog.model import Severity
-from watchdog.settings import Settings, TargetSettings, duration, load, redact_url, redacted, split_user_info
+from watchdog.settings import Settings, TargetSettings, load, redacted
 from watchdog.settings_page import page
-from watchdog.settings_values import parse_vllm_args
+from watchdog.settings_values import duration, parse_vllm_args, redact_url, split_user_info
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, judge
-from watchdog.diagnosis.remedies import ServerContext, reconcile
+from watchdog.diagnosis.launch import ServerContext
+from watchdog.diagnosis.remedy_order import reconcile
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Subject, Transition
 from watchdog.signals import engines

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from watchdog.diagnosis.hints import missing_expectations
 from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, blind_rules, judge
+from watchdog.diagnosis.launch import ServerContext
 from watchdog.diagnosis.readings import read
-from watchdog.diagnosis.remedies import ServerContext, missing_expectations, reconcile
+from watchdog.diagnosis.remedy_order import reconcile
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.diagnosis.server import ServerFacts
 from watchdog.model import (

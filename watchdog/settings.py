@@ -39,31 +39,6 @@ from watchdog.settings_values import (
     with_scheme,
 )
 
-__all__ = [
-    "AlertmanagerEndpoint",
-    "AlertmanagerSettings",
-    "Credentials",
-    "Endpoint",
-    "LogSettings",
-    "ModelSettings",
-    "ObjectiveSettings",
-    "ReceiverSettings",
-    "RuleOverride",
-    "RuleSettings",
-    "ScrapeSettings",
-    "Settings",
-    "StateSettings",
-    "TargetSettings",
-    "WebSettings",
-    "WebhookSettings",
-    "duration",
-    "host_and_port",
-    "load",
-    "redact_url",
-    "redacted",
-    "split_user_info",
-]
-
 Number = Annotated[float, BeforeValidator(plain_number)]
 Count = Annotated[int, BeforeValidator(plain_number)]
 Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]

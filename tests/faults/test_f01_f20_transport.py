@@ -37,7 +37,8 @@ from tests.servers import (
     wait_for_client,
 )
 from watchdog.model import Failure, Reason, Scrape
-from watchdog.scrape.fetch import Endpoint, Fetcher, FetchLimits
+from watchdog.scrape.fetch import Fetcher, FetchLimits
+from watchdog.settings import Endpoint
 
 PAGE = b"vllm:num_requests_running 1\n" * 10
 DEADLINE_SECONDS = 0.5

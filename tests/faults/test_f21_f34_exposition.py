@@ -9,7 +9,8 @@ import pytest
 from tests.servers import Server, answer, serving
 from watchdog.model import Page, Reason
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
-from watchdog.scrape.fetch import Endpoint, Fetcher, FetchLimits
+from watchdog.scrape.fetch import Fetcher, FetchLimits
+from watchdog.settings import Endpoint
 
 
 def wanted(name: str) -> bool:

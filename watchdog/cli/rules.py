@@ -9,14 +9,13 @@ import typer
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
 from watchdog.cli.rule_settings import rule_settings
-from watchdog.diagnosis import rules as loader
 from watchdog.diagnosis.nearest import nearest
-from watchdog.diagnosis.rules import Rule, RuleSet, RuleTestResult, test_rule
+from watchdog.diagnosis.rule import Rule
+from watchdog.diagnosis.rule_test import RuleTestResult, test_rule
 from watchdog.errors import RuleError, WatchdogError
 from watchdog.handbook import cause_page
-from watchdog.rulebook import directories, load_rules
+from watchdog.rulebook import load_rules
 from watchdog.settings import RuleSettings
-from watchdog.signals.catalogue import signal_names
 
 if TYPE_CHECKING:
     from watchdog.score import PhaseScore, Totals
@@ -87,9 +86,8 @@ def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
 ) -> None:
     """Checks the rule files of a folder as the service would at its start; exit code 1 names every fault."""
-    settings = _with_shipped(folder)
     try:
-        rules = loader.load(directories(settings), signal_names())
+        rules = load_rules(_with_shipped(folder))
     except RuleError as error:
         complain(str(error))
         raise typer.Exit(1) from None
@@ -136,13 +134,14 @@ def score_recordings(
     raise typer.Exit(0 if summary.perfect else 1)
 
 
-def _with_shipped(folder: Path) -> RuleSettings:
+def _with_shipped(folder: Path, allow_untested: bool = False) -> RuleSettings:
     """A user's rules may explain ours, so both are read, unless the settings leave ours out."""
-    return RuleSettings(directories=[folder], shipped=rule_settings(None).shipped)
+    shipped = rule_settings(None).shipped
+    return RuleSettings(directories=[folder], shipped=shipped, allow_untested=allow_untested)
 
 
 def _rules_of(folder: Path) -> tuple[Rule, ...]:
-    rules: RuleSet = loader.load(directories(_with_shipped(folder)), signal_names(), allow_untested=True)
+    rules = load_rules(_with_shipped(folder, allow_untested=True))
     return tuple(rule for rule in rules.rules if _lies_in(rule, folder))
 
 

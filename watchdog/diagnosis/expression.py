@@ -6,10 +6,8 @@ from types import MappingProxyType
 
 from watchdog.diagnosis.evaluation import Lookup, finite, number_function, truth_function
 from watchdog.diagnosis.grammar import NumberNode, tree
-from watchdog.diagnosis.shown import Shown, number_text, shown_of
+from watchdog.diagnosis.shown import Shown, shown_of
 from watchdog.model import Evidence, Truth
-
-__all__ = ["Expression", "Lookup", "number_text", "parse", "render"]
 
 NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
 

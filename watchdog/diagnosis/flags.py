@@ -126,32 +126,6 @@ def lever(name: str) -> str:
     return (flag.negates or flag.falls_to or flag.name) if flag else name
 
 
-def default_token_budget(
-    running: Version | None, memory: MemoryClass | None, engine: Engine = "v1"
-) -> int | None:
-    """The tokens a step may take by default under an API server; None where version or GPU leave it open."""
-    return _default_number("--max-num-batched-tokens", running, memory, engine)
-
-
-def default_max_num_seqs(
-    running: Version | None, memory: MemoryClass | None, engine: Engine = "v1"
-) -> int | None:
-    """The requests a batch may hold by default; None where version or GPU leave it open."""
-    return _default_number("--max-num-seqs", running, memory, engine)
-
-
-def next_token_budget_step(tokens: float) -> int | None:
-    """The next larger budget people choose; None beyond the last."""
-    return next((step for step in TOKEN_BUDGETS if step > tokens), None)
-
-
-def _default_number(
-    name: str, running: Version | None, memory: MemoryClass | None, engine: Engine
-) -> int | None:
-    text = all_flags()[name].default(running, engine, memory) if running else None
-    return int(text) if text else None
-
-
 @cache
 def _by_spelling() -> Mapping[str, Flag]:
     flags = all_flags().values()

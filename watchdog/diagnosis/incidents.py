@@ -6,7 +6,8 @@ Time is always an argument. `at` is monotonic and only ever subtracted; `wall` i
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis.rules import Rule, RuleSet
+from watchdog.diagnosis.rule import Rule
+from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import (
     SEVERITY_RANK,
     Finding,

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from watchdog.diagnosis.remedies import ServerContext, offer
+from watchdog.diagnosis.launch import ServerContext
+from watchdog.diagnosis.remedies import offer
 from watchdog.diagnosis.rule import Rule, evaluate
 from watchdog.diagnosis.template import render_text
 from watchdog.model import BlindRule, Finding, Subject, Truth

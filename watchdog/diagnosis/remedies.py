@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 from watchdog.diagnosis.flags import Flag, Kind, all_flags, find_flag, own_flag
-from watchdog.diagnosis.hints import missing_expectations
 from watchdog.diagnosis.launch import (
     ServerContext,
     amount,
@@ -15,23 +14,13 @@ from watchdog.diagnosis.launch import (
     present_value,
     same_value,
 )
-from watchdog.diagnosis.remedy_order import KV_CACHE_TYPE, MEMORY_SHARE, check_order, reconcile
+from watchdog.diagnosis.remedy_order import KV_CACHE_TYPE, MEMORY_SHARE
 from watchdog.diagnosis.remedy_value import GREATEST_SHARE, LEAST_SHARE, offered_value
 from watchdog.diagnosis.rule import Direction, RemedyRule, Rule, is_offered
 from watchdog.diagnosis.template import VALUE, render_text
 from watchdog.model import Remedy, Truth
 from watchdog.signals.capacity import is_quantised
 from watchdog.signals.version import Engine, Version, version
-
-__all__ = [
-    "ServerContext",
-    "check_order",
-    "missing_expectations",
-    "offer",
-    "offered_value",
-    "reconcile",
-    "unknown_flags",
-]
 
 Lookup = Callable[[str], float | None]
 

@@ -10,42 +10,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from watchdog.diagnosis.nearest import nearest
-from watchdog.diagnosis.rule import (
-    Direction,
-    Expectation,
-    Judgement,
-    Parameter,
-    RemedyRule,
-    Rule,
-    RuleTest,
-    evaluate,
-    is_offered,
-    remedy_value,
-)
+from watchdog.diagnosis.rule import Expectation, Rule
 from watchdog.diagnosis.rule_file import MAX_BYTES, RuleFile
 from watchdog.diagnosis.rule_reader import Read, read_rule
-from watchdog.diagnosis.rule_test import RuleTestResult, test_rule
+from watchdog.diagnosis.rule_test import test_rule
 from watchdog.errors import RuleError, RuleFault
 from watchdog.model import Severity
-
-__all__ = [
-    "Direction",
-    "Expectation",
-    "Judgement",
-    "Parameter",
-    "RemedyRule",
-    "Rule",
-    "RuleOverride",
-    "RuleSet",
-    "RuleTest",
-    "RuleTestResult",
-    "digest",
-    "evaluate",
-    "is_offered",
-    "load",
-    "remedy_value",
-    "test_rule",
-]
 
 MAX_FILES = 500
 OVERRIDES = "rules.overrides"

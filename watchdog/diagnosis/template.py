@@ -9,8 +9,9 @@ from string import Formatter
 from typing import NamedTuple, Self
 
 from watchdog.diagnosis.evaluation import Lookup, finite
-from watchdog.diagnosis.expression import NO_PARAMETERS, number_text
+from watchdog.diagnosis.expression import NO_PARAMETERS
 from watchdog.diagnosis.nearest import nearest
+from watchdog.diagnosis.shown import number_text
 from watchdog.errors import ExpressionError
 from watchdog.model import NO_LABELS
 from watchdog.signals.number import seconds_text

@@ -14,17 +14,6 @@ from watchdog import __version__
 from watchdog.scrape.wire import Adapter
 from watchdog.settings import Endpoint
 
-__all__ = [
-    "CertificateFileError",
-    "SecretFileError",
-    "authorization",
-    "check_certificate_files",
-    "open_session",
-    "out_of_resources",
-    "system_words",
-    "underlying",
-]
-
 USER_AGENT = f"vllm-watchdog/{__version__}"
 SECRET_BYTES = 64 * 1024
 # How the system says that we, not the other side, have run out of something.

@@ -26,9 +26,8 @@ from watchdog.scrape.client import (
     underlying,
 )
 from watchdog.scrape.wire import Adapter, Stage, Wire
-from watchdog.settings import Endpoint, redact_url, split_user_info
-
-__all__ = ["Endpoint", "FetchLimits", "Fetcher", "redact"]
+from watchdog.settings import Endpoint
+from watchdog.settings_values import redact_url, split_user_info
 
 ACCEPT = "text/plain;version=0.0.4"
 READ_BYTES = 64 * 1024
@@ -38,8 +37,6 @@ FACTS_SECONDS = 2.0
 MOST_MODELS = 200
 MOST_FACT_CHARACTERS = 200
 MOST_DETAIL_CHARACTERS = 300
-
-redact = redact_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +194,7 @@ def _check_head(response: requests.Response, max_body_bytes: int) -> None:
     status, headers = response.status_code, response.headers
 
     if 300 <= status < 400:
-        target = redact(headers.get("Location", "nowhere"))
+        target = redact_url(headers.get("Location", "nowhere"))
         raise _RefusedError(Reason.REDIRECT, f"HTTP {status} to {target}, not followed")
     if status != 200:
         raise _RefusedError(Reason.STATUS, f"HTTP {status} {response.reason}")

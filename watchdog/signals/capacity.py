@@ -24,7 +24,7 @@ _QUANTISED = ("fp8", "int8", "int4", "int2", "nvfp4", "mxfp", "turboquant")
 _SET_BY_NOBODY = frozenset({"", "none", "false", "0", "[]"})
 
 
-def label_number(labels: Mapping[str, str], name: str) -> float | None:
+def _label_amount(labels: Mapping[str, str], name: str) -> float | None:
     """A label's value as a number above zero; None for "None", for nothing and for what no server can have."""
     try:
         value = float(labels.get(name, ""))
@@ -53,21 +53,21 @@ def pool_tokens(config: Mapping[str, str], engines: int = 1) -> int | None:
     `engines` is how many engines the page shows: under data parallelism every line carries the sum of their
     blocks, while kv_cache_size_tokens and a blocks override count one engine.
     """
-    told = label_number(config, "kv_cache_size_tokens")
+    told = _label_amount(config, "kv_cache_size_tokens")
     if told is not None:
         return int(told)
     attention_free = config.get("is_attention_free", "").strip().lower() == "true"
-    blocks, block_tokens = _blocks(config, engines), label_number(config, "block_size")
+    blocks, block_tokens = _blocks(config, engines), _label_amount(config, "block_size")
     if blocks is None or block_tokens is None or attention_free or is_hybrid(config):
         return None
     return int(blocks * block_tokens)
 
 
 def _blocks(config: Mapping[str, str], engines: int) -> float | None:
-    blocks = label_number(config, "num_gpu_blocks")
+    blocks = _label_amount(config, "num_gpu_blocks")
     if blocks is None or engines < 1:
         return None
-    return label_number(config, "num_gpu_blocks_override") or blocks // engines
+    return _label_amount(config, "num_gpu_blocks_override") or blocks // engines
 
 
 def bytes_per_token(shape: ModelShape, cache_dtype: str = "auto") -> float | None:
@@ -93,7 +93,7 @@ def tokens_in(
 
 def pool_tokens_of_shape(config: Mapping[str, str], shape: ModelShape, gpus: int = 1) -> int | None:
     """The pool's tokens from its bytes on each GPU, where the labels state these and no usable blocks."""
-    memory_bytes = label_number(config, "kv_cache_memory_bytes")
+    memory_bytes = _label_amount(config, "kv_cache_memory_bytes")
     return tokens_in(memory_bytes, shape, config.get("cache_dtype", "auto"), gpus)
 
 
@@ -103,10 +103,3 @@ def fp8_pool_tokens(tokens: float | None, cache_dtype: str) -> int | None:
     if tokens is None or element is None or is_quantised(cache_dtype):
         return None
     return int(tokens * element)
-
-
-def max_concurrency(tokens: float | None, tokens_per_request: float | None) -> float | None:
-    """How many requests of that size the pool holds at once; None where a figure is unknown."""
-    if tokens is None or tokens_per_request is None or tokens_per_request <= 0 or tokens < 0:
-        return None
-    return tokens / tokens_per_request

@@ -91,12 +91,6 @@ class VersionRange:
         high_fits = self.high is None or (other.high is not None and other.high <= self.high)
         return low_fits and high_fits
 
-    def may_contain(self, other: "Version | VersionRange") -> bool:
-        """Whether the version, or some version of the range, lies within."""
-        if isinstance(other, Version):
-            return self.contains(other)
-        return not self.intersection(other).is_empty
-
     def intersection(self, other: "VersionRange") -> "VersionRange":
         """The versions that lie within both; an empty range where there are none."""
         lows = [end for end in (self.low, other.low) if end is not None]
@@ -199,8 +193,6 @@ _V1_ONLY = frozenset(
     | {"external_prefix_cache_queries", "engine_sleep_state", "request_prefill_kv_computed_tokens"}
     | {"num_requests_waiting_by_reason", "request_time_per_output_token_seconds", "request_num_preemptions"}
 )
-FINGERPRINT_NAMES = frozenset(_NAMES) | _V0_ONLY | _V1_ONLY
-"""The metric families that tell version or engine, without `vllm:` and without the suffix of a sample."""
 
 V1_DEFAULT_FROM = version("0.8.0")
 V0_GONE_FROM = version("0.11.0")

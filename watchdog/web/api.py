@@ -20,7 +20,8 @@ from starlette.exceptions import HTTPException
 from watchdog import __version__
 from watchdog.model import Incident, State, Target, Transition
 from watchdog.outputs.receiver import ALERTS_AT_MOST, ForwardError
-from watchdog.settings import Settings, duration
+from watchdog.settings import Settings
+from watchdog.settings_values import duration
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, MappingResponse, error_response
 from watchdog.web.bodies import (
