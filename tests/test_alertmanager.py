@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from tests.pagers import WALL, Inbox, Pager, Reply, incident, resolved, running, unix
 from tests.servers import Server, answer, closed_port, drip, hang, request, send, serving
 from tests.waiting import until
+from watchdog.encoding import timestamp
 from watchdog.model import Key, Remedy, Severity, State
 from watchdog.outputs.alert import (
     AlertBuilder,
@@ -25,7 +26,6 @@ from watchdog.outputs.alert import (
     fingerprint,
     incident_url,
     leads,
-    timestamp,
 )
 from watchdog.outputs.alertmanager import AlertmanagerSender
 from watchdog.outputs.outbox import Delivery, Outbox, Parcel, stop_all

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "watchdog"
 
 # From the ground up: a module imports only from its own stage and those below it.
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("__version__", "errors", "model", "logs", "strict_yaml", "resources", "shipped", "clock"),
+    ("__version__", "encoding", "errors", "model", "logs", "strict_yaml", "resources", "shipped", "clock"),
     ("settings",),
     ("scrape",),
     ("signals",),

@@ -4,8 +4,9 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TextIO
+
+from watchdog.encoding import timestamp
 
 MAX_VALUE_CHARACTERS = 2000
 # What every record has; anything else came in by `extra` and is a field of the event.
@@ -29,11 +30,8 @@ def escape(text: str) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    wall = (
-        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
     fields: dict[str, object] = {
-        "time": wall,
+        "time": timestamp(record.created),
         "level": record.levelname.lower(),
         "logger": record.name,
         "event": record.getMessage(),

@@ -1,8 +1,6 @@
 """`vllm-watchdog replay`: what would have been said over a recording, scrape by scrape."""
 
-import math
 import textwrap
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +11,7 @@ from watchdog.cli.console import Form, FormOption, RulesOption, complain, progre
 from watchdog.cli.rule_settings import rule_settings
 from watchdog.diagnosis.instruction import instruction
 from watchdog.diagnosis.rules import RuleSet
+from watchdog.encoding import finite_values
 from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
 from watchdog.replay import Episode, Moment, Replay, replay
@@ -101,12 +100,7 @@ def _episode_json(episode: Episode) -> dict[str, object]:
 
 
 def _evidence_json(evidence: Evidence) -> dict[str, object]:
-    return {"clause": evidence.clause, "values": _finite(evidence.values), "text": evidence.text}
-
-
-def _finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """JSON has no infinity; what is not a number is not known."""
-    return {name: each if each is not None and math.isfinite(each) else None for name, each in values.items()}
+    return {"clause": evidence.clause, "values": finite_values(evidence.values), "text": evidence.text}
 
 
 def _remedy_json(remedy: Remedy) -> dict[str, object]:

@@ -5,12 +5,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from watchdog.diagnosis.incidents import lead_of
 from watchdog.diagnosis.instruction import instruction
+from watchdog.encoding import scalar_text
 from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy, State
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
@@ -21,10 +21,6 @@ MAX_ANNOTATION_CHARACTERS = 4000
 
 _FNV_OFFSET = 14695981039346656037
 _FNV_PRIME = 1099511628211
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The year 9999 and the year 1: beyond these no RFC 3339 text exists.
-_LATEST_WALL = 253402300799.0
-_EARLIEST_WALL = -62135596800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +141,6 @@ def clean_annotation(text: str) -> str:
     return text[: MAX_ANNOTATION_CHARACTERS - 1] + "…"
 
 
-def scalar_text(text: str) -> str:
-    """`text` with lone surrogates, which no encoder takes, replaced."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
     """The lead of each target among the incidents that fire."""
     by_target: dict[str, list[Incident]] = {}
@@ -163,13 +154,6 @@ def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
 def severity_rank(severity: str) -> int:
     """0 for the worst; what is no severity comes last."""
     return SEVERITY_RANK.get(severity, len(SEVERITY_RANK))
-
-
-def timestamp(wall: float) -> str:
-    """Unix seconds as RFC 3339 in UTC, to the millisecond; times outside the calendar become its edge."""
-    bounded = max(_EARLIEST_WALL, min(_LATEST_WALL, wall))
-    moment = _EPOCH + timedelta(milliseconds=int(bounded * 1000 // 1))
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def dump_alert(alert: Alert) -> dict[str, Any]:

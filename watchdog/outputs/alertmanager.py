@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from watchdog.clock import steady_seconds
+from watchdog.encoding import timestamp
 from watchdog.model import Incident, Key
-from watchdog.outputs.alert import Alert, AlertBuilder, compact_json, timestamp
+from watchdog.outputs.alert import Alert, AlertBuilder, compact_json
 from watchdog.outputs.announcements import Announcement, Announcements, Ledger, no_ledger
 from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.outputs.post import Answer, Poster, endpoint_at

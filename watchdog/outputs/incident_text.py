@@ -1,11 +1,11 @@
 """An incident as JSON text, and back."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from watchdog.encoding import finite_values
 from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State
 
 _REMEDY_FIELDS = tuple(field.name for field in fields(Remedy))
@@ -20,7 +20,7 @@ def dump_incident(incident: Incident) -> str:
         "state": str(incident.state),
         "cause": incident.cause,
         "evidence": [
-            {"clause": each.clause, "values": _finite(each.values), "text": each.text}
+            {"clause": each.clause, "values": finite_values(each.values), "text": each.text}
             for each in incident.evidence
         ],
         "remedies": [{name: getattr(each, name) for name in _REMEDY_FIELDS} for each in incident.remedies],
@@ -79,9 +79,3 @@ def _remedy(data: Mapping[str, Any]) -> Remedy:
 
 def _moment(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def _finite(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {
-        name: value if value is not None and math.isfinite(value) else None for name, value in values.items()
-    }

@@ -13,6 +13,7 @@ from watchdog import __version__
 from watchdog.diagnosis.readings import LIMITS
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rules import RuleSet
+from watchdog.encoding import scalar_text
 from watchdog.fleet import FLEET
 from watchdog.model import Incident, Reason, Scope, Snapshot, State, Subject, Target
 from watchdog.outputs.outbox import Statistics
@@ -151,7 +152,7 @@ class _Counter(_Series):
 
 def label_value(text: str) -> str:
     """`text` as a label: UTF-8 for certain (one bad label would cost the whole page), of bounded length."""
-    shown = text if text.isascii() else text.encode("utf-8", "replace").decode()
+    shown = scalar_text(text)
     return shown if len(shown) <= MAX_LABEL_CHARACTERS else shown[: MAX_LABEL_CHARACTERS - 3] + "..."
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from watchdog.encoding import scalar_text
 from watchdog.errors import WatchdogError
 from watchdog.model import Snapshot, Verdict
-from watchdog.outputs.alert import clean_annotation, compact_json, incident_url, remedies_text, scalar_text
+from watchdog.outputs.alert import clean_annotation, compact_json, incident_url, remedies_text
 from watchdog.outputs.announcements import Ledger, no_ledger
 from watchdog.outputs.outbox import Statistics
 from watchdog.outputs.post import Poster

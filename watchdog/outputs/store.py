@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from watchdog.diagnosis.incidents import GAP_SECONDS
+from watchdog.encoding import scalar_text
 from watchdog.model import Incident, Key, State, Transition
-from watchdog.outputs.alert import scalar_text
 from watchdog.outputs.database import Database, Health
 from watchdog.outputs.incident_text import dump_incident, load_incident
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from watchdog.encoding import timestamp
 from watchdog.model import Incident, Key
 from watchdog.outputs.alert import (
     NO_END,
@@ -15,7 +16,6 @@ from watchdog.outputs.alert import (
     compact_json,
     dump_alert,
     load_alert,
-    timestamp,
 )
 from watchdog.outputs.announcements import Announcements, Ledger, no_ledger
 from watchdog.outputs.outbox import Delivery, Outbox, Parcel, Statistics, stop_all

@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from watchdog.web.bodies import Body, ErrorBody, ErrorDetail, clean, plain
+from watchdog.encoding import scalar_text
+from watchdog.web.bodies import Body, ErrorBody, ErrorDetail, plain
 
 SAFE_HEADERS = {
     "cache-control": "no-store",
@@ -58,6 +59,6 @@ def error_response(
 ) -> BodyResponse:
     """An error in the one shape; `reason` follows from the status where none is given."""
     detail = ErrorDetail(
-        status=status, reason=reason or REASONS.get(status, "error"), message=clean(message)[:1000]
+        status=status, reason=reason or REASONS.get(status, "error"), message=scalar_text(message)[:1000]
     )
     return BodyResponse(ErrorBody(error=detail), status, headers)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from watchdog import __version__
+from watchdog.encoding import scalar_text
 from watchdog.model import Incident, State, Target, Transition
 from watchdog.outputs.receiver import ALERTS_AT_MOST, ForwardError
 from watchdog.settings import Settings
@@ -37,7 +38,6 @@ from watchdog.web.bodies import (
     RulesBody,
     TargetBodies,
     TargetsBody,
-    clean,
     diagnosis_body,
     incident_body,
     kept_alert_body,
@@ -158,7 +158,7 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         """Answers from the last scrape of each target and never waits for the next."""
         body = _diagnosis(state, bodies, parameters.target, wall())
         if parameters.format is Form.TEXT:
-            return PlainTextResponse(clean(diagnosis_text(body)))
+            return PlainTextResponse(scalar_text(diagnosis_text(body)))
         return BodyResponse(body)
 
 
@@ -201,7 +201,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         key: Annotated[str, Path(description="rule/target/model_name/engine, `-` where a part is empty.")],
     ) -> Response:
         """As JSON; as a page where the caller prefers HTML, since links in alerts lead here."""
-        live = next((each for each in _live(state) if clean(str(each.key)) == key), None)
+        live = next((each for each in _live(state) if scalar_text(str(each.key)) == key), None)
         timeline = list(state.history.timeline(key)) if state.history else []
         incident = live or (timeline[-1].incident if timeline else None)
         if incident is None:

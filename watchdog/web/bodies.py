@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from watchdog.diagnosis.rule import RemedyRule, Rule
+from watchdog.encoding import EARLIEST_WALL, LATEST_WALL, scalar_text, timestamp
 from watchdog.model import (
     BlindRule,
     Incident,
@@ -326,19 +326,14 @@ class ErrorBody(Body):
 def plain(value: Any) -> Any:
     """Dataclass values as what JSON can hold: NaN and infinity are None, lone surrogates become `?`."""
     if isinstance(value, str):
-        return clean(value.value if isinstance(value, Enum) else value)
+        return scalar_text(value.value if isinstance(value, Enum) else value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {clean(str(key)): plain(each) for key, each in value.items()}
+        return {scalar_text(str(key)): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
-
-
-def clean(text: str) -> str:
-    """`text` as UTF-8 can carry it: one bad label must not break the answer about all other servers."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def kept_alert_body(received: Received) -> KeptAlertBody:
@@ -348,13 +343,7 @@ def kept_alert_body(received: Received) -> KeptAlertBody:
 
 def time_text(wall: float | None) -> str | None:
     """Unix seconds as RFC 3339 in UTC with milliseconds; None for None and for what no calendar holds."""
-    if wall is None or not math.isfinite(wall):
-        return None
-    try:
-        moment = datetime.fromtimestamp(wall, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp(wall) if wall is not None and EARLIEST_WALL <= wall <= LATEST_WALL else None
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -392,8 +381,8 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
         return _unread(target)
     vllm = snapshot.vllm
     return TargetBody(
-        name=clean(target.name),
-        url=clean(target.url),
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
         up=snapshot.up,
         verdict=snapshot.verdict,
         scrape_age_seconds=_age(snapshot, wall),
@@ -410,7 +399,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
             )
         ),
         lead=snapshot.lead.rule if snapshot.lead else None,
-        lead_key=clean(str(snapshot.lead)) if snapshot.lead else None,
+        lead_key=scalar_text(str(snapshot.lead)) if snapshot.lead else None,
         incidents=[incident_body(incident) for incident in lead_first(snapshot)],
         latency_budget=_budget(_leading(snapshot)),
         readings=[_readings(readings) for readings in snapshot.readings],
@@ -440,8 +429,8 @@ class TargetBodies:
 def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
     """How the scrapes of one target go."""
     return TargetStatusBody(
-        name=clean(target.name),
-        url=clean(target.url),
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
         up=snapshot.up if snapshot else None,
         verdict=snapshot.verdict if snapshot else Verdict.STARTING,
         scrapes=snapshot.scrapes if snapshot else 0,
@@ -456,9 +445,9 @@ def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
 def incident_body(incident: Incident) -> IncidentBody:
     """One incident."""
     return IncidentBody(
-        key=clean(str(incident.key)),
-        rule=clean(incident.key.rule),
-        title=clean(incident.title),
+        key=scalar_text(str(incident.key)),
+        rule=scalar_text(incident.key.rule),
+        title=scalar_text(incident.title),
         severity=incident.severity,
         state=incident.state,
         unknown=incident.unknown,
@@ -467,7 +456,7 @@ def incident_body(incident: Incident) -> IncidentBody:
         since=time_text(incident.pending_since),
         firing_since=time_text(incident.firing_since),
         resolved_at=time_text(incident.resolved_at),
-        cause=clean(incident.cause),
+        cause=scalar_text(incident.cause),
         evidence=_evidence(incident),
         symptoms=plain(incident.symptoms),
         explained_by=plain(incident.explained_by),
@@ -478,7 +467,7 @@ def incident_body(incident: Incident) -> IncidentBody:
             for remedy in incident.remedies
         ],
         unhelpful=plain(incident.unhelpful),
-        runbook=clean(incident.runbook),
+        runbook=scalar_text(incident.runbook),
     )
 
 
@@ -490,7 +479,7 @@ def transition_body(transition: Transition) -> TransitionBody:
         before=transition.before,
         state=incident.state,
         severity=incident.severity,
-        cause=clean(incident.cause),
+        cause=scalar_text(incident.cause),
         evidence=_evidence(incident),
     )
 
@@ -499,19 +488,19 @@ def rule_body(rule: Rule) -> RuleBody:
     """One rule as it is used now, overrides included."""
     return RuleBody(
         id=rule.id,
-        title=clean(rule.title),
+        title=scalar_text(rule.title),
         severity=rule.severity,
         scope=rule.scope,
         for_seconds=rule.for_seconds,
         keep_firing_seconds=rule.keep_firing_seconds,
-        when=[clean(clause.text) for clause in rule.when],
-        unless=[clean(clause.text) for clause in rule.unless],
+        when=[scalar_text(clause.text) for clause in rule.when],
+        unless=[scalar_text(clause.text) for clause in rule.unless],
         parameters={
-            name: ParameterBody(value=each.value, unit=clean(each.unit), why=clean(each.why))
+            name: ParameterBody(value=each.value, unit=scalar_text(each.unit), why=scalar_text(each.why))
             for name, each in rule.parameters.items()
         },
         explains=list(rule.explains),
-        cause=clean(str(rule.cause)),
+        cause=scalar_text(str(rule.cause)),
         remedies=[_rule_remedy(remedy) for remedy in rule.remedies],
         unhelpful=plain(rule.unhelpful),
         false_positives=plain(rule.false_positives),
@@ -527,8 +516,8 @@ def lead_first(snapshot: Snapshot) -> list[Incident]:
 
 def _unread(target: Target) -> TargetBody:
     return TargetBody(
-        name=clean(target.name),
-        url=clean(target.url),
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
         up=None,
         verdict=Verdict.STARTING,
         scrape_age_seconds=None,
@@ -555,12 +544,12 @@ def _age(snapshot: Snapshot, wall: float) -> float | None:
 
 def _failure(snapshot: Snapshot) -> FailureBody | None:
     failure = snapshot.failure
-    return FailureBody(reason=failure.reason, detail=clean(failure.detail)) if failure else None
+    return FailureBody(reason=failure.reason, detail=scalar_text(failure.detail)) if failure else None
 
 
 def _evidence(incident: Incident) -> list[EvidenceBody]:
     return [
-        EvidenceBody(clause=clean(each.clause), values=plain(each.values), text=clean(each.text))
+        EvidenceBody(clause=scalar_text(each.clause), values=plain(each.values), text=scalar_text(each.text))
         for each in incident.evidence
     ]
 
@@ -574,7 +563,7 @@ def _leading(snapshot: Snapshot) -> Readings | None:
 
 def _budget(readings: Readings | None) -> dict[str, LatencyShareBody]:
     budget = readings.latency_budget if readings else {}
-    return {clean(phase): _share(share) for phase, share in budget.items()}
+    return {scalar_text(phase): _share(share) for phase, share in budget.items()}
 
 
 def _share(share: LatencyShare) -> LatencyShareBody:
@@ -585,30 +574,30 @@ def _share(share: LatencyShare) -> LatencyShareBody:
 
 def _readings(readings: Readings) -> ReadingsBody:
     return ReadingsBody(
-        model_name=clean(readings.subject.model_name),
-        engine=clean(readings.subject.engine),
-        limit=clean(readings.limit),
+        model_name=scalar_text(readings.subject.model_name),
+        engine=scalar_text(readings.subject.engine),
+        limit=scalar_text(readings.limit),
         limit_share=plain(readings.limit_share),
         values=plain(readings.values),
-        at_least=[clean(name) for name, value in readings.values.items() if isinstance(value, AtLeast)],
+        at_least=[scalar_text(name) for name, value in readings.values.items() if isinstance(value, AtLeast)],
         latency_budget=_budget(readings),
     )
 
 
 def _blind(blind: BlindRule) -> BlindBody:
     return BlindBody(
-        rule=clean(blind.rule), labels=_subject_labels(blind.subject), missing=plain(blind.missing)
+        rule=scalar_text(blind.rule), labels=_subject_labels(blind.subject), missing=plain(blind.missing)
     )
 
 
 def _subject_labels(subject: Subject) -> dict[str, str]:
-    return {name: clean(value) for name, value in subject._asdict().items() if value}
+    return {name: scalar_text(value) for name, value in subject._asdict().items() if value}
 
 
 def _rule_remedy(remedy: RemedyRule) -> RuleRemedyBody:
     return RuleRemedyBody(
-        action=clean(str(remedy.action)),
+        action=scalar_text(str(remedy.action)),
         flag=remedy.flag,
-        why=clean(str(remedy.why)),
-        price=clean(str(remedy.price)),
+        why=scalar_text(str(remedy.why)),
+        price=scalar_text(str(remedy.price)),
     )

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from watchdog.encoding import scalar_text
 from watchdog.settings import WebSettings
 from watchdog.web.answers import SAFE_HEADERS, error_response
 from watchdog.web.auth import Door
-from watchdog.web.bodies import clean
 
 MAX_QUERY_BYTES = 4096
 MAX_PATH_CHARACTERS = 4096
@@ -65,7 +65,7 @@ class Guard:
         if not self._hosts.allows(headers.get("host", "")):
             return error_response(
                 400,
-                f"we do not answer to the name {clean(_host_name(headers['host']))[:100]!r}; "
+                f"we do not answer to the name {scalar_text(_host_name(headers['host']))[:100]!r}; "
                 "add it to web.allowed_hosts if it is ours",
                 "host_not_allowed",
             )

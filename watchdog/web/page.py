@@ -8,9 +8,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
 from watchdog.diagnosis.instruction import is_told, setting_text
+from watchdog.encoding import scalar_text
 from watchdog.signals.number import seconds_text
 from watchdog.web import text
-from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, clean
+from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
 
 REFRESH_SECONDS = 5
 
@@ -59,4 +60,4 @@ def _page(template: str, **values: object) -> Response:
         f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return HTMLResponse(clean(content), headers={"content-security-policy": policy})
+    return HTMLResponse(scalar_text(content), headers={"content-security-policy": policy})
