@@ -280,7 +280,7 @@ class AService:
     @property
     def registry(self) -> CollectorRegistry:
         """Our own metrics."""
-        return registry(self, {name: text for name, (_, text) in READINGS.items()}, revision="abc123")
+        return registry(self, revision="abc123")
 
     def targets(self) -> Sequence[Target]:
         """Every target."""

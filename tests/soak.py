@@ -19,7 +19,6 @@ from prometheus_client import generate_latest
 
 from tests.pagers import Pager
 from watchdog.demo.server import ReplayServer
-from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.monitor import Monitor
@@ -75,7 +74,7 @@ class House:
         self._fetcher = stack.enter_context(closing(Fetcher(Endpoint(server.url), FetchLimits())))
         self._monitors: dict[str, Monitor] = {}
         self._snapshots: dict[str, Snapshot] = {}
-        self._registry = registry(self, {name: text for name, (_, text) in READINGS.items()})
+        self._registry = registry(self)
 
     def targets(self) -> list[Target]:
         """The targets of now."""

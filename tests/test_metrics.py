@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.a_service import (
@@ -28,7 +28,7 @@ from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import load
 from watchdog.fleet import FLEET
 from watchdog.model import Key, Readings, Reason, Severity, State, Subject
-from watchdog.outputs.metrics import Figures, label_value, registry
+from watchdog.outputs.metrics import Figures, label_value
 from watchdog.outputs.outbox import Statistics
 
 
@@ -189,13 +189,6 @@ def test_the_service_tells_of_itself(tmp_path: Path) -> None:
     assert values(service, "rules") == {(): 3}
     [(version, revision)] = values(service, "build_info", "version", "revision")
     assert (version, revision) == ("1.0.0", "abc123")
-
-
-def test_more_collectors_may_join(tmp_path: Path) -> None:
-    other = CollectorRegistry()
-    Gauge("vllm_watchdog_extra_ratio", "More.", registry=other).set(1)
-    made = registry(a_service(tmp_path, snapshot()), {}, extra=(other,))
-    assert "vllm_watchdog_extra_ratio 1.0" in generate_latest(made).decode()
 
 
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from watchdog.diagnosis import rules
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import RuleError
 from watchdog.resources import shipped_rules_directory
-from watchdog.settings import RuleOverride, RuleSettings
+from watchdog.settings import RuleSettings
 from watchdog.signals.catalogue import signal_names
 
 # Rule folders are looked at this often; a change counts once it has stood still from one look to the next.
@@ -23,18 +23,11 @@ def directories(settings: RuleSettings) -> tuple[Path, ...]:
 
 def load_rules(settings: RuleSettings) -> RuleSet:
     """The rule set; raises RuleError with every fault of every file and override."""
-    overrides = {identity: _override(override) for identity, override in settings.overrides.items()}
+    overrides = {
+        identity: rules.RuleOverride(**override.model_dump())
+        for identity, override in settings.overrides.items()
+    }
     return rules.load(directories(settings), signal_names(), overrides, settings.allow_untested)
-
-
-def _override(override: RuleOverride) -> rules.RuleOverride:
-    return rules.RuleOverride(
-        override.parameters,
-        override.for_seconds,
-        override.keep_firing_seconds,
-        override.severity,
-        override.enabled,
-    )
 
 
 def with_directories(settings: RuleSettings, more: Sequence[Path]) -> RuleSettings:

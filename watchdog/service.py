@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from watchdog import logs
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.incidents import OpenIncident
-from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError, RuleError
 from watchdog.fleet import FLEET
@@ -62,7 +61,7 @@ class Service:
         self._reloaded_at = time.time()
         self._last_fault = ""
         self._started_at = steady_seconds()
-        self._registry = registry(self, {name: text for name, (_, text) in READINGS.items()})
+        self._registry = registry(self)
         for index, entry in enumerate(settings.targets):
             self._watches[entry.name] = self._begin(entry, index / len(settings.targets))
 

@@ -324,7 +324,7 @@ class WebSettings(Section):
         return self.bearer_token_file is not None or self.username is not None
 
 
-class RuleOverride(Section):
+class RuleOverrideSettings(Section):
     """What you change in one rule without copying its file."""
 
     parameters: dict[str, Number] = Field(default_factory=dict, description="Thresholds by name.")
@@ -351,7 +351,9 @@ class RuleSettings(Section):
 
     directories: list[Path] = Field(default_factory=list, description="Folders with your own rule files.")
     shipped: bool = Field(default=True, description="Load the rules that come with the watchdog.")
-    overrides: dict[str, RuleOverride] = Field(default_factory=dict, description="Changes by rule id.")
+    overrides: dict[str, RuleOverrideSettings] = Field(
+        default_factory=dict, description="Changes by rule id."
+    )
     allow_untested: bool = Field(default=False, description="Load your rules even when their own tests fail.")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import requests
 from prometheus_client import generate_latest
 
-from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.monitor import Monitor
@@ -72,7 +71,7 @@ def samples(recordings: Mapping[str, Path]) -> Iterator[str]:
     targets = {name: Target(name, f"http://{name}:8000/metrics") for name in recordings}
     replayed = Replayed(rules, {name: Monitor(target, rules) for name, target in targets.items()})
     pages = {name: list(thin(read(path)[1], INTERVAL_SECONDS)) for name, path in recordings.items()}
-    ours = registry(replayed, {name: text for name, (_, text) in READINGS.items()})
+    ours = registry(replayed)
     for step in range(max(map(len, pages.values()))):
         at = BEGIN + step * INTERVAL_SECONDS
         for name, scrapes in pages.items():

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from watchdog import __version__
-from watchdog.diagnosis.readings import LIMITS
+from watchdog.diagnosis.readings import LIMITS, READINGS
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rules import RuleSet
 from watchdog.encoding import scalar_text
@@ -68,24 +68,19 @@ class Source(Protocol):
         ...
 
 
-def registry(
-    source: Source, descriptions: Mapping[str, str], extra: Sequence[Collector] = (), revision: str = ""
-) -> CollectorRegistry:
-    """A registry of its own with all our metrics; `descriptions` are the HELP texts of readings by name."""
+def registry(source: Source, revision: str = "") -> CollectorRegistry:
+    """A registry of its own with all our metrics."""
     made = CollectorRegistry(auto_describe=False)
-    made.register(WatchdogCollector(source, descriptions, revision))
+    made.register(WatchdogCollector(source, revision))
     made.register(ProcessCollector(registry=None))
-    for collector in extra:
-        made.register(collector)
     return made
 
 
 class WatchdogCollector(Collector):
     """Turns the last snapshots into metrics, without a clock and without a request."""
 
-    def __init__(self, source: Source, descriptions: Mapping[str, str], revision: str = "") -> None:
+    def __init__(self, source: Source, revision: str = "") -> None:
         self._source = source
-        self._descriptions = descriptions
         self._revision = revision
 
     def collect(self) -> Iterator[Metric]:
@@ -101,7 +96,7 @@ class WatchdogCollector(Collector):
         yield from _notifications(figures.notifications)
         yield from _scrapes(snapshots)
         yield from _diagnoses(snapshots, self._source.fleet_incidents(), self._source.rules)
-        yield from _readings([snapshot for snapshot in snapshots if snapshot.up], self._descriptions)
+        yield from _readings([snapshot for snapshot in snapshots if snapshot.up])
 
     def _own(self, figures: Figures) -> Iterator[Metric]:
         info = _Gauge("build_info", "Which watchdog this is.", ("version", "revision", "pythonversion"))
@@ -265,12 +260,10 @@ def _fleet_pairs(rules: RuleSet, snapshots: Sequence[Snapshot]) -> Iterator[tupl
             yield from ((rule, Subject(FLEET, model)) for model in sorted(models))
 
 
-def _readings(snapshots: Sequence[Snapshot], descriptions: Mapping[str, str]) -> Iterator[Metric]:
+def _readings(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     """Readings of the targets that answer: a server that does not has no values, not its last ones."""
     engines = [readings for snapshot in snapshots for readings in snapshot.readings]
-    families = {
-        name: _Gauge(_metric_name(name), descriptions[name], _SUBJECT) for name in sorted(descriptions)
-    }
+    families = {name: _Gauge(name, text, _SUBJECT) for name, (_, text) in sorted(READINGS.items())}
     binding = _Gauge("limit_binding", "1 for the limit that bounds throughput now.", (*_SUBJECT, "limit"))
     budget = _Gauge("latency_budget_seconds", "Where the mean request's time went.", (*_SUBJECT, "phase"))
     share = _Gauge("latency_budget_ratio", "The phase's share of the mean request.", (*_SUBJECT, "phase"))
@@ -285,8 +278,3 @@ def _readings(snapshots: Sequence[Snapshot], descriptions: Mapping[str, str]) ->
             share.add((*engine.subject, phase), part.share)
     for series in (*families.values(), binding, budget, share):
         yield series.family
-
-
-def _metric_name(reading: str) -> str:
-    """A reading's own name: it carries its unit already."""
-    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in reading.lower())
