@@ -8,10 +8,10 @@ import pytest
 
 from tests.pages import scrape
 from tests.watching import firing, lead, watch
-from watchdog.model import Facts, Snapshot, Subject, Verdict
+from watchdog.model import Facts, Lookup, Snapshot, Subject, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import Lookup, lookup_of
+from watchdog.signals.catalogue import lookup_of
 from watchdog.signals.history import History, life_span
 from watchdog.signals.names import wanted
 

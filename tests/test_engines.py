@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.pages import history_of, page
-from watchdog.model import Subject
-from watchdog.signals.engines import Load, Lookup, facts, of_one_server
+from watchdog.model import Lookup, Subject
+from watchdog.signals.engines import Load, facts, of_one_server
 from watchdog.signals.owners import Owners
 
 ALL = {

@@ -1,12 +1,15 @@
 """The nouns every stage shares. All are immutable; times are seconds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+Lookup = Callable[[str], float | None]
+"""The value of a signal by its name; None where it is unknown."""
 
 
 class Severity(StrEnum):

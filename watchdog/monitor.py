@@ -18,6 +18,7 @@ from watchdog.model import (
     Finding,
     Incident,
     Key,
+    Lookup,
     Page,
     Readings,
     Reason,
@@ -35,7 +36,7 @@ from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.signals import engines
 from watchdog.signals.algebra import View
 from watchdog.signals.baseline import BaselineKeeper
-from watchdog.signals.catalogue import Lookup, lookup_of
+from watchdog.signals.catalogue import lookup_of
 from watchdog.signals.history import (
     MOST_ENGINES,
     MOST_NAME_CHARACTERS,

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import pytest
 
 from tests.contract.programs import Process, free_port, get, program, run
-from watchdog.model import Scrape, Subject
+from watchdog.model import Lookup, Scrape, Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read, thin
 from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import Lookup, formula, lookup_of
+from watchdog.signals.catalogue import formula, lookup_of
 from watchdog.signals.history import History, baseline_span, life_span, now_span, recent_span
 from watchdog.signals.names import wanted
 

@@ -22,10 +22,9 @@ from watchdog.diagnosis.grammar import (
     NumberNode,
     TruthNode,
 )
-from watchdog.model import Truth
+from watchdog.model import Lookup, Truth
 from watchdog.signals.number import AtLeast
 
-Lookup = Callable[[str], float | None]
 NumberFunction = Callable[[Lookup], float | None]
 TruthFunction = Callable[[Lookup], Truth]
 

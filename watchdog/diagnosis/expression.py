@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from watchdog.diagnosis.evaluation import Lookup, finite, number_function, truth_function
+from watchdog.diagnosis.evaluation import finite, number_function, truth_function
 from watchdog.diagnosis.grammar import NumberNode, tree
 from watchdog.diagnosis.shown import Shown, shown_of
-from watchdog.model import Evidence, Truth
+from watchdog.model import Evidence, Lookup, Truth
 
 NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
 

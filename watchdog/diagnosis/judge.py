@@ -7,10 +7,8 @@ from watchdog.diagnosis.launch import ServerContext
 from watchdog.diagnosis.remedies import offer
 from watchdog.diagnosis.rule import Rule, evaluate
 from watchdog.diagnosis.template import render_text
-from watchdog.model import BlindRule, Finding, Subject, Truth
+from watchdog.model import BlindRule, Finding, Lookup, Subject, Truth
 from watchdog.signals.catalogue import metrics_of
-
-Lookup = Callable[[str], float | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
 """What is shown of an engine even when nothing fires: its load, its latency budget, and the limit that binds."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from watchdog.model import LatencyShare, Readings, Subject
-
-Lookup = Callable[[str], float | None]
+from watchdog.model import LatencyShare, Lookup, Readings, Subject
 
 # Reading -> (signal, what it says). The key carries its unit and becomes a metric's name.
 READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -1,6 +1,6 @@
 """Which of a rule's remedies are worth acting on for this server, this version and this load."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from watchdog.diagnosis.flags import Flag, Kind, all_flags, find_flag, own_flag
 from watchdog.diagnosis.launch import (
@@ -18,11 +18,9 @@ from watchdog.diagnosis.remedy_order import KV_CACHE_TYPE, MEMORY_SHARE
 from watchdog.diagnosis.remedy_value import GREATEST_SHARE, LEAST_SHARE, offered_value
 from watchdog.diagnosis.rule import Direction, RemedyRule, Rule, is_offered
 from watchdog.diagnosis.template import VALUE, render_text
-from watchdog.model import Remedy, Truth
+from watchdog.model import Lookup, Remedy, Truth
 from watchdog.signals.capacity import is_quantised
 from watchdog.signals.version import Engine, Version, version
-
-Lookup = Callable[[str], float | None]
 
 # Flags that fix the pool's size, so that the share of memory no longer decides it.
 POOL_SIZES = ("--num-gpu-blocks-override", "--kv-cache-memory-bytes")

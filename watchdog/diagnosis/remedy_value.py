@@ -1,13 +1,11 @@
 """The value of a remedy's flag, computed and then rounded to what people would type."""
 
-from collections.abc import Callable
 from math import ceil, floor
 
 from watchdog.diagnosis.flags import TOKEN_BUDGETS, Flag, Kind, all_flags, find_flag, lever
 from watchdog.diagnosis.launch import ServerContext, amount, present_value
 from watchdog.diagnosis.rule import Direction, RemedyRule, is_exact, remedy_value
-
-Lookup = Callable[[str], float | None]
+from watchdog.model import Lookup
 
 # Above it start-up and peaks run out of memory; below the least one the prefix cache starves.
 GREATEST_SHARE, LEAST_SHARE = 0.95, 0.7

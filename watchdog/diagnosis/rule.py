@@ -6,10 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog.diagnosis.evaluation import Lookup, finite
+from watchdog.diagnosis.evaluation import finite
 from watchdog.diagnosis.expression import Expression, render
 from watchdog.diagnosis.template import Template, render_text
-from watchdog.model import Evidence, Scope, Severity, Truth
+from watchdog.model import Evidence, Lookup, Scope, Severity, Truth
 from watchdog.signals.number import AtLeast
 
 

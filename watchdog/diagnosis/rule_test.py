@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from watchdog.diagnosis.evaluation import Lookup
 from watchdog.diagnosis.expression import Expression, render
 from watchdog.diagnosis.rule import (
     EXPECTED_TRUTH,
@@ -16,7 +15,7 @@ from watchdog.diagnosis.rule import (
     remedy_value,
 )
 from watchdog.diagnosis.template import render_text
-from watchdog.model import Truth
+from watchdog.model import Lookup, Truth
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from watchdog.diagnosis.evaluation import Lookup, truth_function
+from watchdog.diagnosis.evaluation import truth_function
 from watchdog.diagnosis.grammar import Junction, Known, Name, Node, NumberNode
-from watchdog.model import Truth
+from watchdog.model import Lookup, Truth
 from watchdog.signals.number import AtLeast
 
 

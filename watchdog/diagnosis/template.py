@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from string import Formatter
 from typing import NamedTuple, Self
 
-from watchdog.diagnosis.evaluation import Lookup, finite
+from watchdog.diagnosis.evaluation import finite
 from watchdog.diagnosis.expression import NO_PARAMETERS
 from watchdog.diagnosis.nearest import nearest
 from watchdog.diagnosis.shown import number_text
 from watchdog.errors import ExpressionError
-from watchdog.model import NO_LABELS
+from watchdog.model import NO_LABELS, Lookup
 from watchdog.signals.number import seconds_text
 
 VALUE = "value"

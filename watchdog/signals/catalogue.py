@@ -1,10 +1,11 @@
 """Every signal a rule may name: its formula, its unit and what it says. Declared once, here."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from watchdog.model import Lookup
 from watchdog.signals.algebra import (
     Age,
     Baseline,
@@ -43,8 +44,6 @@ from watchdog.signals.algebra import (
 from watchdog.signals.history import Selector
 
 BASELINE = "_baseline"
-
-Lookup = Callable[[str], float | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,10 @@
 """How the engines of one data-parallel server share its work."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from watchdog.model import Subject
+from watchdog.model import Lookup, Subject
 from watchdog.signals.owners import Owners
-
-Lookup = Callable[[str], float | None]
 
 
 @dataclass(frozen=True, slots=True)
