@@ -1,11 +1,17 @@
 """The replay server: the page of the moment, round and round, and what stands beside it."""
 
+from dataclasses import replace
+
 import pytest
 import requests
 
+from watchdog.demo.rounds import carried_on, gains
 from watchdog.demo.server import CALM_SECONDS, RECORDING, ReplayServer, demo_server
-from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.model import Facts, Failure, Reason, Scrape, Target
+from watchdog.replay import replay
+from watchdog.rulebook import load_rules
 from watchdog.scrape.recording import read
+from watchdog.settings import RuleSettings
 
 
 def scrapes(*walls: float) -> list[Scrape]:
@@ -50,6 +56,44 @@ def test_it_can_begin_in_the_middle_and_go_faster() -> None:
     assert body_after(server, clock, 5) == b"page 1020\n"
     assert body_after(server, clock, 10) == b"page 1010\n"
     server.close()
+
+
+PAGE = b"""# TYPE done_total counter
+done_total{a="b c"} %d.0
+# TYPE running gauge
+running 3.0
+# TYPE took_seconds histogram
+took_seconds_count %d.0
+"""
+
+
+def test_counters_go_on_from_round_to_round_and_gauges_do_not() -> None:
+    gained = gains(PAGE % (5, 1), PAGE % (25, 2))
+    assert carried_on(PAGE % (7, 1), gained, 0) == PAGE % (7, 1)
+    assert carried_on(PAGE % (7, 1), gained, 3) == PAGE % (67, 4)
+
+
+def test_a_recorded_restart_stays_one_in_each_round() -> None:
+    assert gains(PAGE % (25, 2), PAGE % (5, 1)) == {}
+    assert carried_on(PAGE % (7, 1), {}, 3) == PAGE % (7, 1)
+
+
+def test_a_demo_that_is_left_running_has_its_one_cause_and_no_crash() -> None:
+    clock = Clock()
+    recording, recorded = read(RECORDING)
+    pages = tuple(recorded)
+    incident = next(phase for phase in recording.phases if phase.label == recording.name)
+    server = ReplayServer(pages, incident.start - CALM_SECONDS - pages[0].wall, clock=clock)
+    # Five rounds, a look every 5 s: four of them would be a crash loop.
+    taken = []
+    for step in range(int(server.round_seconds)):
+        clock.now = 100.0 + 5 * step
+        taken.append(replace(server.current(), at=clock.now, wall=pages[0].wall + 5 * step))
+    server.close()
+    rules = load_rules(RuleSettings())
+    timeline = replay(Target("demo", server.url), taken, rules).timeline
+    firing = {rule for moment in timeline for rule in moment.alarming}
+    assert firing == {"kv-pool-exhausted", "queue-latency-high", "ttft-high", "e2e-high"}
 
 
 def test_it_answers_as_vllm_does() -> None:

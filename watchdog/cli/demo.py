@@ -36,7 +36,8 @@ def demo(
         def tell(address: str) -> None:
             say(
                 f"A recorded vLLM answers at {server.url}, the watchdog at {address}\n"
-                f"All is well for {CALM_SECONDS:.0f} s, then its KV pool runs full. Ask what is wrong:\n\n"
+                f"All is well for {CALM_SECONDS:.0f} s, then its KV pool runs full; half a minute later it is named.\n"
+                f"Ask what is wrong then:\n\n"
                 f"  curl '{address}/diagnose?format=text'\n\n"
                 f"or open {address}/ in a browser. Ctrl-C ends it."
             )

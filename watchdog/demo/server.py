@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from watchdog.demo.rounds import carried_on, gains
 from watchdog.model import Facts, Scrape
 from watchdog.scrape.recording import read
 from watchdog.settings_values import parse_vllm_args
@@ -24,6 +25,7 @@ CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 class ReplayServer:
     """A small HTTP server whose `/metrics` is the page of the moment; at the recording's end it begins again.
 
+    Counters go on from where the round before ended, so that a new round is no restart of the server.
     `begin_seconds` is where in the recording to start, `speed` its pace, `clock` seconds that only grow.
     """
 
@@ -40,6 +42,7 @@ class ReplayServer:
         self._scrapes = scrapes
         self._offsets = [scrape.wall - scrapes[0].wall for scrape in scrapes]
         self._begin_seconds = begin_seconds
+        self._gains = gains(self._at(0.0).body, scrapes[-1].body)
         self._speed = speed
         self._clock = clock
         self._started = clock()
@@ -65,8 +68,13 @@ class ReplayServer:
 
     def current(self) -> Scrape:
         """The scrape a visitor sees now."""
-        passed = (self._clock() - self._started) * self._speed % self.round_seconds
-        index = bisect_right(self._offsets, self._begin_seconds + passed) - 1
+        rounds, passed = divmod((self._clock() - self._started) * self._speed, self.round_seconds)
+        scrape = self._at(passed)
+        return replace(scrape, body=carried_on(scrape.body, self._gains, int(rounds)))
+
+    def _at(self, passed_seconds: float) -> Scrape:
+        """What was recorded so long after the round's beginning."""
+        index = bisect_right(self._offsets, self._begin_seconds + passed_seconds) - 1
         return self._scrapes[max(index, 0)]
 
     def start(self) -> Self:
