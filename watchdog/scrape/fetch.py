@@ -37,6 +37,8 @@ FACTS_SECONDS = 2.0
 MOST_MODELS = 200
 MOST_FACT_CHARACTERS = 200
 MOST_DETAIL_CHARACTERS = 300
+# What OpenSSL calls an answer in plain text, by its version.
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +261,16 @@ def _told(causes: list[BaseException], stage: Stage, deadline_seconds: float) ->
     if stage is Stage.RESOLVING:
         return _told_by(causes, (socket.gaierror, UnicodeError), Reason.DNS, "the name does not resolve")
     if stage is Stage.HANDSHAKE or any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return _told_by(causes, (ssl.SSLError, OSError), Reason.TLS, f"failed {stage}")
+        return Reason.TLS, _told_of_tls(causes, stage)
     if stage is Stage.CONNECTING:
         return _told_by(causes, (OSError,), Reason.REFUSED, "no connection")
     return _told_of_answer(causes, stage)
+
+
+def _told_of_tls(causes: list[BaseException], stage: Stage) -> str:
+    if any(isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS for cause in causes):
+        return "the server does not speak TLS on this port: use http://"
+    return _told_by(causes, (ssl.SSLError, OSError), Reason.TLS, f"failed {stage}")[1]
 
 
 def _told_of_answer(causes: list[BaseException], stage: Stage) -> tuple[Reason, str]:

@@ -11,6 +11,7 @@ from watchdog.diagnosis.instruction import is_told, setting_text
 from watchdog.encoding import scalar_text
 from watchdog.signals.number import seconds_text
 from watchdog.web import text
+from watchdog.web.advice import advice
 from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
 
 REFRESH_SECONDS = 5
@@ -33,6 +34,7 @@ _TEMPLATES.filters |= {
     "standing": text.standing_text,
     "state": text.state_text,
     "ago": text.age_text,
+    "advice": lambda failure: advice(failure.reason, failure.detail),
 }
 _TEMPLATES.tests["told"] = is_told
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from watchdog.diagnosis.instruction import instruction
 from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
 from watchdog.signals.number import AtLeast, seconds_text
+from watchdog.web.advice import advice
 from watchdog.web.bodies import (
     WORST_FIRST,
     DiagnosisBody,
@@ -68,7 +69,10 @@ def target_text(
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
     lines = [one_line(_headline(body, lead, starting.get(body.name, TOO_SHORT)))]
     if body.failure:
-        lines += _row("scrape", f"failed: {failure_text(body.failure.reason, body.failure.detail)}", width)
+        why = failure_text(body.failure.reason, body.failure.detail)
+        lines += _row("scrape", f"{body.url} failed: {why}", width)
+        # What a cause tells to do is more than what a single scrape lets guess.
+        lines += _row("try", "" if lead else advice(body.failure.reason, body.failure.detail), width)
     if lead:
         lines += _incident_lines(lead, now, width)
     lines += _beside_lines(body, width)
@@ -79,6 +83,8 @@ def target_text(
         limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
         lines += _row("limit", limit, width)
     lines += _row("seen", _seen(body), width)
+    if not body.readings:
+        return "\n".join(lines) + "\n"
     has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
     lines += _row("hints", _hint_text(body.hints, has_flags), width)
     return "\n".join(lines) + "\n"
@@ -314,7 +320,7 @@ def _seen(body: TargetBody) -> str:
     if body.vllm.models:
         parts.append(", ".join(body.vllm.models))
     blind = sorted({each.rule for each in body.blind})
-    if blind and age is not None:
+    if blind and body.readings:
         parts.append(f"{len(blind)} rule{'s' * (len(blind) != 1)} blind: {_few(blind)}")
     return "; ".join(parts)
 
@@ -328,7 +334,7 @@ def _hint_text(hints: list[str], first: bool) -> str:
     """`first` says whether the most useful one is told whole: beside flags to change, which it makes exact."""
     if not hints:
         return ""
-    where = "`hints` in the JSON, or the notes of the page"
+    where = "`hints` in the JSON"
     if first:
         return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
     return f"{len(hints)} on what would make this more exact: {where}"
