@@ -362,7 +362,7 @@ def test_a_folder_of_rules_is_checked_as_at_the_start(
     mine = tmp_path / "mine"
     only_rules_of(mine, monkeypatch)
     write_rule(mine, "my-rule")
-    assert command(capsys, "rules", "check", mine).out == "1 rules are sound\n"
+    assert command(capsys, "rules", "check", mine).out == "1 rule is sound\n"
     path = write_rule(mine, "my-rule", **{"waiting_last > least": "waitin_last > least"})
     ended = command(capsys, "rules", "check", mine)
     assert ended.code == 1
@@ -431,3 +431,73 @@ def test_every_fault_of_the_settings_is_told_at_once(
 def _pages() -> list[bytes]:
     _, scrapes = read(RECORDING)
     return [next(scrapes).body]
+
+
+# What people get wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("diagnos", "http://a"), "'diagnos': did you mean `diagnose`?"),
+        (("http://a",), "did you mean `diagnose http://a`?"),
+        (("nothing-like-it",), "there are serve, diagnose, demo"),
+        (("diagnose", "http://a", "--format", "xml"), "'--format': 'xml' is neither text nor json"),
+        (("diagnose", "http://a", "--for", "soon"), "'--for': 'soon' must be a duration such as 5s"),
+        (("record", "http://a", "-o", "a.jsonl", "--for", "soon"), "'--for': 'soon' must be a duration"),
+    ],
+)
+def test_a_typo_on_the_command_line_is_told_with_what_was_meant(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = command(capsys, *words)
+    assert ended.code == 2
+    assert told in " ".join(plain(sentence(ended)).replace("│", " ").split())
+
+
+def test_help_breaks_its_lines_where_the_terminal_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "then it recovers, and begins again." in plain(command(capsys, "demo", "--help").out)
+    assert "one of healthy, idle, healthy-busy" in plain(command(capsys, "rules", "score", "--help").out)
+
+
+def test_an_excerpt_of_a_file_stands_below_its_fault_as_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only_rules_of(tmp_path / "mine", monkeypatch)
+    write_rule(tmp_path / "mine", "my-rule", **{"severity: critical": "severity: bad"})
+    lines = command(capsys, "rules", "check", tmp_path / "mine").err.splitlines()
+    assert [line.startswith("vllm-watchdog: ") for line in lines] == [True, False, False]
+    assert lines[1:] == ["  4 | severity: bad", "    |           ^^^"]
+
+
+def test_a_rule_without_its_three_kinds_of_test_does_not_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    only_rules_of(mine, monkeypatch)
+    path = write_rule(mine, "my-rule")
+    path.write_text(path.read_text().partition("tests:")[0])
+    ended = command(capsys, "rules", "test", mine)
+    assert (ended.code, ended.out) == (1, "0 of 0 tests pass\n")
+    assert "`my-rule` has no test that expects fires, nor silent, nor unknown" in ended.err
+    monkeypatch.setenv("WATCHDOG_RULES__ALLOW_UNTESTED", "true")
+    assert command(capsys, "rules", "test", mine).code == 0
+
+
+def test_config_checks_overrides_against_the_rules_where_these_are_at_hand(
+    rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "watchdog.yaml"
+    path.write_text("rules: {overrides: {kv-pool-exhaustd: {enabled: false}}}\n")
+    ended = command(capsys, "config", "--config", path)
+    assert ended.code == 2
+    assert "there is no such rule (did you mean `kv-pool-exhausted`?)" in sentence(ended)
+    for file in rules.iterdir():
+        file.unlink()
+    rules.rmdir()
+    ended = command(capsys, "config", "--config", path)
+    assert ended.code == 0
+    assert f"note: rules.directories: {rules} is not here" in ended.err

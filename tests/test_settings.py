@@ -82,11 +82,11 @@ def test_every_fault_is_told_at_once_with_its_place_and_the_nearest_key(tmp_path
         "watchdog.yaml:3: targets[0].nmae: no such setting (did you mean name?)",
         "watchdog.yaml:4: targets[1].url: must be given",
         "watchdog.yaml:6: web.prot: no such setting (did you mean port?)",
-        "watchdog.yaml:7: web.port: input should be less than or equal to 65535",
+        "watchdog.yaml:7: web.port: must be less than or equal to 65535",
         "watchdog.yaml:8: scrape: deadline_seconds must be less than interval_seconds",
         "watchdog.yaml:11: rules.overrides.ttft-high.for: must be a duration such as 5s, 1m30s or 2h",
         "watchdog.yaml:12: sttate: no such setting (did you mean state?)",
-        "WATCHDOG_LOG__LEVEL: log.level: input should be 'debug', 'info', 'warning' or 'error'",
+        "WATCHDOG_LOG__LEVEL: log.level: must be 'debug', 'info', 'warning' or 'error'",
         "WATCHDOG_WEBHOOKS: must be JSON, or plain items with commas between them",
     }
 
@@ -135,7 +135,7 @@ def test_plain_words_keep_one_meaning(tmp_path: Path) -> None:
     assert faults(tmp_path, "web: {port: true}\n") == (
         "watchdog.yaml:1: web.port: must be a number, not yes or no",
     )
-    assert "valid integer" in faults(tmp_path, "web: {port: 1:30}\n")[0]
+    assert "a whole number" in faults(tmp_path, "web: {port: 1:30}\n")[0]
     assert "finite" in faults(tmp_path, "state: {retention_days: 1e999}\n")[0]
 
 

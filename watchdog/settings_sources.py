@@ -167,20 +167,45 @@ def environment_layer(settings: type[BaseModel], environment: Mapping[str, str])
 
 def fault_texts(settings: type[BaseModel], error: ValidationError, layers: Layers) -> list[str]:
     """One line a fault: where it was given, its key path, what is wrong, the nearest known key for a typo."""
-    texts = []
+    found: list[tuple[int, str]] = []
     for fault in error.errors(include_url=False, include_input=False, include_context=False):
         path: Place = tuple(fault["loc"])
-        message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             names = _names(_field(settings, path[:-1]))
             message = f"no such setting{_meant(str(path[-1]), names)}"
-        elif fault["type"] == "missing":
-            message = "must be given"
         else:
-            message = message[:1].lower() + message[1:]
+            message = _message(fault["type"], fault["msg"])
         place = layers.place(path)
-        texts.append(f"{place}: {dotted(path)}: {message}" if place else f"{dotted(path)}: {message}")
-    return texts
+        text = f"{place}: {dotted(path)}: {message}" if place else f"{dotted(path)}: {message}"
+        line = place.rpartition(":")[2]
+        found.append((int(line) if line.isdecimal() else 0, text))
+    # As a person goes through the file.
+    return [text for _, text in sorted(found, key=lambda each: each[0])]
+
+
+_WANTED = {
+    "missing": "must be given",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping, such as {name: value}",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "list_type": "must be a list, such as [a, b]",
+    "model_type": "must be a mapping of settings",
+    "string_type": "must be text, in quotes where it looks like a number",
+}
+
+
+def _message(kind: str, text: str) -> str:
+    """What a value must be, in words of a settings file instead of Python's types."""
+    if kind in _WANTED:
+        return _WANTED[kind]
+    message = text.removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return re.sub("^input should be ", "must be ", message)
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -79,6 +79,28 @@ def read(text: str, name: str) -> Document:
             loader.dispose()
 
 
+_MEANT = (
+    (
+        "mapping values",
+        "a text with a colon in it stands in quotes; a key is not indented more than its neighbours",
+    ),
+    (
+        "cannot start any token",
+        "YAML is indented by spaces, not tabs; a text that begins with a sign stands in quotes",
+    ),
+    ("expected ':'", "a key is followed by a colon and a space"),
+    ("unexpected end", "a quotation mark is not closed"),
+    ("expected ','", "a bracket is not closed, or a comma is missing"),
+    ("expected", "the line is not indented as its neighbours are, or a quotation mark above is not closed"),
+)
+
+
+def problem(error: yaml.YAMLError) -> tuple[str, str]:
+    """What the parser says of a text that is no YAML, and what people mostly did where it says so."""
+    text = str(getattr(error, "problem", None) or getattr(error, "context", None) or error)
+    return text, next((meant for part, meant in _MEANT if part in text), "")
+
+
 def _refuse(problem: str, mark: yaml.Mark) -> NoReturn:
     raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
@@ -86,7 +108,8 @@ def _refuse(problem: str, mark: yaml.Mark) -> NoReturn:
 def _text(error: yaml.MarkedYAMLError, name: str) -> str:
     mark = error.problem_mark or error.context_mark
     place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-    return f"{place}: {error.problem or error.context or 'not YAML'}"
+    text, meant = problem(error)
+    return f"{place}: {text} ({meant})" if meant else f"{place}: {text}"
 
 
 def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:

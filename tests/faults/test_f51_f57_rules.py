@@ -348,7 +348,7 @@ def test_f57_a_directory_that_is_gone_is_a_fault_beside_one_that_is_there(tmp_pa
     (fault,) = refused(good, tmp_path / "gone")
     assert str(fault) == f"{tmp_path / 'gone'}: cannot be read: No such file or directory"
     (fault,) = refused(good / "queue.yaml")
-    assert fault.text == "cannot be read: Not a directory"
+    assert (fault.text, fault.hint) == ("is a file", "name the folder that holds it")
 
 
 def test_f57_what_an_editor_leaves_behind_is_not_read(tmp_path: Path) -> None:

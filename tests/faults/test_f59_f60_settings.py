@@ -41,12 +41,9 @@ def test_f59_a_typo_a_bad_type_and_an_unreadable_secret_are_told_together_withou
         "/watchdog.yaml:3: targets[0].bearer_token_file: /absent cannot be read: No such file or directory",
         "/watchdog.yaml:5: web.bearer_token_file: /empty is empty",
         "/watchdog.yaml:6: web.pasword_file: no such setting (did you mean password_file?)",
-        (
-            "WATCHDOG_SCRAPE__INTERVAL_SECONDS: scrape.interval_seconds: input should be a valid number, "
-            "unable to parse string as a number"
-        ),
+        "WATCHDOG_SCRAPE__INTERVAL_SECONDS: scrape.interval_seconds: must be a number",
         "WATCHDOG_STATE__MAX_INCIDENTS_FILE: the file it names cannot be read: No such file or directory",
-        "command line: log.level: input should be 'debug', 'info', 'warning' or 'error'",
+        "command line: log.level: must be 'debug', 'info', 'warning' or 'error'",
     ]
     assert SECRET not in str(raised.value)
     assert raised.value.__context__ is None

@@ -37,7 +37,14 @@ RulesOption = Annotated[
 IntervalOption = Annotated[
     float, typer.Option(min=0.05, max=20, metavar="SECONDS", help="Pause between scrapes.")
 ]
-FormOption = Annotated[Form, typer.Option("--format", help="text for people, json for programs.")]
+
+
+def parse_form(text: str) -> Form:
+    """The form of that name, for an option."""
+    try:
+        return Form(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither text nor json") from None
 
 
 def parse_duration(text: str) -> float:
@@ -45,8 +52,16 @@ def parse_duration(text: str) -> float:
     try:
         seconds: float = duration(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(f"{text!r} {error}") from None
     return seconds
+
+
+FormOption = Annotated[
+    Form,
+    typer.Option(
+        "--format", parser=parse_form, metavar="text|json", help="text for people, json for programs."
+    ),
+]
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
@@ -79,9 +94,13 @@ def say_json(value: object) -> None:
 
 
 def complain(text: str) -> None:
-    """An error for a person, on standard error, without control characters."""
+    """An error for a person, on standard error, without control characters.
+
+    A line that begins with a space belongs to the one before it, as an excerpt of a file does.
+    """
     for line in text.splitlines() or [""]:
-        typer.echo(f"vllm-watchdog: {escape(line)}", err=True)
+        prefix = "" if line.startswith(" ") else "vllm-watchdog: "
+        typer.echo(prefix + escape(line), err=True)
 
 
 @contextmanager

@@ -60,8 +60,15 @@ def diagnose(
         typer.Argument(metavar="URL|FILE...", help="Servers or files; the configured targets if not given."),
     ] = None,
     duration: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long to watch a server.")
-    ] = "30s",
+        float,
+        typer.Option(
+            "--for",
+            parser=parse_duration,
+            metavar="DURATION",
+            help="How long to watch a server; 30s if not given.",
+            show_default=False,
+        ),
+    ] = 30.0,
     interval: IntervalOption = 2.0,
     config: ConfigOption = None,
     rules: RulesOption = None,
@@ -72,7 +79,6 @@ def diagnose(
     Ctrl-C ends the watching early with the verdict so far.
     """
     refuse_namesake()
-    seconds = parse_duration(duration)
     _check(what or ())
     files = [Path(each) for each in what or () if is_file(each)]
     urls = [each for each in what or () if not is_file(each)]
@@ -83,7 +89,7 @@ def diagnose(
     if urls or not files:
         if not settings.targets:
             raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
-        snapshots += watch_all(settings, rule_set, interval, seconds)
+        snapshots += watch_all(settings, rule_set, interval, duration)
     _say(snapshots, pages, form)
     raise typer.Exit(exit_code(snapshot.verdict for snapshot in snapshots))
 

@@ -1,8 +1,9 @@
 """`vllm-watchdog`: finds the command's file, tells errors in a sentence, and keeps the exit codes."""
 
 import importlib
+import inspect
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -49,6 +50,17 @@ class Commands(TyperGroup):
         finally:
             self._is_list_only = False
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names; a typo is told with the name that was meant."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from watchdog.diagnosis.nearest import nearest  # noqa: PLC0415 - help does without it
+
+            hint = nearest(args[0], COMMANDS) or f"there are {', '.join(COMMANDS)}"
+            if "://" in args[0]:
+                hint = f"did you mean `diagnose {args[0]}`?"
+            ctx.fail(f"There is no command {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - typer's signature
         """The commands in the order in which a newcomer needs them."""
         return list(COMMANDS)
@@ -62,7 +74,16 @@ class Commands(TyperGroup):
         module = importlib.import_module(f"watchdog.cli.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        _unwrap(command)
         return command
+
+
+def _unwrap(command: Any) -> None:
+    """Joins the lines of each paragraph of help: they are those of the code, and a terminal has its own."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    for below in getattr(command, "commands", {}).values():
+        _unwrap(below)
 
 
 app = typer.Typer(

@@ -28,13 +28,15 @@ def record(
         ),
     ],
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="How long; until Ctrl-C if not given.")
+        float | None,
+        typer.Option(
+            "--for", parser=parse_duration, metavar="DURATION", help="How long; until Ctrl-C if not given."
+        ),
     ] = None,
     interval: IntervalOption = 1.0,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Records a server's metrics page, failures included, for replay or for a report."""
-    seconds = parse_duration(duration) if duration else None
     # A device or a pipe holds nothing that could be lost.
     if output.is_file() and not force:
         raise RecordingError(
@@ -54,8 +56,8 @@ def record(
     scrapes = failures = 0
     began = steady_seconds()
     try:
-        with Writer(output, meta) as writer, progress(f"recording {name}", seconds) as done:
-            for at in ticks(interval, seconds):
+        with Writer(output, meta) as writer, progress(f"recording {name}", duration) as done:
+            for at in ticks(interval, duration):
                 scrape = fetcher.fetch(at, time.time())
                 writer.write(scrape)
                 scrapes += 1

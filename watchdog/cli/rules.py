@@ -12,6 +12,7 @@ from watchdog.cli.rule_settings import rule_settings
 from watchdog.diagnosis.nearest import nearest
 from watchdog.diagnosis.rule import Rule
 from watchdog.diagnosis.rule_test import RuleTestResult, test_rule
+from watchdog.diagnosis.rules import lacking_tests
 from watchdog.errors import RuleError, WatchdogError
 from watchdog.handbook import cause_page
 from watchdog.rulebook import load_rules
@@ -68,9 +69,11 @@ def run_tests(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
     form: FormOption = Form.TEXT,
 ) -> None:
-    """Runs the tests that the rules of a folder carry; exit code 1 where one fails."""
-    results = [result for rule in _rules_of(folder) for result in test_rule(rule)]
+    """Runs the tests that the rules of a folder carry; exit code 1 where one fails or is missing."""
+    rules = _rules_of(folder)
+    results = [result for rule in rules for result in test_rule(rule)]
     failed = [result for result in results if not result.passed]
+    untested = [] if rule_settings(None).allow_untested else list(filter(None, map(lacking_tests, rules)))
     if form is Form.JSON:
         for result in results:
             say_json({"rule": result.rule, "test": result.test, "problems": list(result.problems)})
@@ -78,7 +81,9 @@ def run_tests(
         for line in _result_lines(results):
             say(line)
         say(f"{len(results) - len(failed)} of {len(results)} tests pass")
-    raise typer.Exit(1 if failed else 0)
+    for each in untested:
+        complain(f"{each}, and is refused until it has")
+    raise typer.Exit(1 if failed or untested else 0)
 
 
 @app.command()
@@ -92,7 +97,7 @@ def check(
         complain(str(error))
         raise typer.Exit(1) from None
     count = sum(_lies_in(rule, folder) for rule in rules.rules)
-    say(f"{count} rules are sound")
+    say("1 rule is sound" if count == 1 else f"{count} rules are sound")
 
 
 @app.command("score")

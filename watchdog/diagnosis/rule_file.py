@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 import yaml.resolver
 
+from watchdog import strict_yaml
 from watchdog.diagnosis.nearest import nearest
 from watchdog.errors import RuleFault
 
@@ -118,7 +119,8 @@ class RuleFile:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             place = Node("scalar", mark.line + 1, mark.column + 1) if mark else None
-            self.fault(place, f"not YAML: {getattr(error, 'problem', error)}")
+            text, meant = strict_yaml.problem(error)
+            self.fault(place, f"not YAML: {text}", meant)
             return None
         if len(roots) != 1 or roots[0].kind != "mapping":
             self.fault(roots[-1] if roots else None, "a rule file is one mapping", "it starts with `id:`")

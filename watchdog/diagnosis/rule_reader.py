@@ -33,6 +33,7 @@ FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 DURATION = re.compile(r"(?=[0-9])(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,3})?")
+PARAMETER_EXAMPLE = 'such as {value: 0.75, unit: ratio, why: "..."}'
 SUGGEST_FORMAT = "{value:.0f}"
 
 
@@ -117,10 +118,10 @@ class _Fields:
             self.file.fault(node, f"`{name}` is a mapping of names")
         return node.entries
 
-    def section(self, node: Node, what: str) -> "_Fields | None":
+    def section(self, node: Node, what: str, example: str = "") -> "_Fields | None":
         if node.kind == "mapping":
             return _Fields(self.file, node, self._names)
-        self.file.fault(node, f"{what} is a mapping of fields")
+        self.file.fault(node, f"{what} is a mapping of fields", example)
         return None
 
     def choice(self, name: str, kind: type[Choice], default: Choice, required: bool = False) -> Choice:
@@ -266,8 +267,10 @@ def _parameters(fields: _Fields, names: _Names, values: Mapping[str, float]) -> 
             fields.file.fault(key, f"`{name}` cannot name a parameter", "a-z, 0-9 and _")
         elif name in names.signals:
             fields.file.fault(key, f"the parameter `{name}` has the name of a signal")
-        section = fields.section(node, f"the parameter `{name}`")
+        section = fields.section(node, f"the parameter `{name}`", PARAMETER_EXAMPLE)
         if section is None:
+            # Known all the same: a clause that speaks of it is not at fault.
+            found[name] = Parameter(values.get(name, 0.0), "", "")
             continue
         value = section.number(section.entry("value", required=True))
         unit, why = section.text("unit", required=True), section.text("why", required=True)

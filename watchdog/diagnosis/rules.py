@@ -124,6 +124,8 @@ def _sources(directories: Sequence[Path], faults: list[RuleFault]) -> list[_Sour
             found += _in_directory(directory, faults)
             if before == (len(found), len(faults)):
                 faults.append(RuleFault(str(directory), 0, 0, "no rule file here", "they end in .yaml"))
+        except NotADirectoryError:
+            faults.append(RuleFault(str(directory), 0, 0, "is a file", "name the folder that holds it"))
         except OSError as error:
             faults.append(RuleFault(str(directory), 0, 0, f"cannot be read: {error.strerror}"))
     return found
@@ -206,13 +208,18 @@ def _from_first(circle: Sequence[str]) -> tuple[str, ...]:
     return (*circle[turn:], *circle[:turn], circle[turn])
 
 
-def _check_tests(read: Read) -> None:
-    rule, places = read.rule, dict(zip((test.name for test in read.rule.tests), read.tests, strict=True))
+def lacking_tests(rule: Rule) -> str:
+    """Which kinds of test a rule lacks, as a sentence without its end; empty where it has all three."""
     expected = {test.expect for test in rule.tests}
     lacking = [str(each) for each in Expectation if each not in expected]
+    return f"the rule `{rule.id}` has no test that expects {', nor '.join(lacking)}" if lacking else ""
+
+
+def _check_tests(read: Read) -> None:
+    rule, places = read.rule, dict(zip((test.name for test in read.rule.tests), read.tests, strict=True))
+    lacking = lacking_tests(rule)
     if lacking:
-        text = f"the rule `{rule.id}` has no test that expects {', nor '.join(lacking)}"
-        read.file.fault(read.id_node, text, "each rule is tested firing, silent and unknown")
+        read.file.fault(read.id_node, lacking, "each rule is tested firing, silent and unknown")
     for result in test_rule(rule):
         for problem in result.problems:
             read.file.fault(places[result.test], f"the test `{result.test}` fails: {problem}")
