@@ -272,6 +272,7 @@ class AService:
     fleet: tuple[Incident, ...] = ()
     history: History | None = None
     started: bool = True
+    reload_successful: bool = True
     alive: bool = True
     faults: tuple[str, ...] = ()
     receiver: AlertReceiver = field(default_factory=lambda: AlertReceiver(ReceiverSettings(), ()))

@@ -49,7 +49,7 @@ from watchdog.signals.number import AtLeast, seconds_text
 from watchdog.web.api import create_app
 from watchdog.web.bodies import TargetBodies, diagnosis_body, time_text, worst
 from watchdog.web.page import diagnosis_page
-from watchdog.web.text import diagnosis_text, label, number_text
+from watchdog.web.text import diagnosis_text, label, number_text, reading_label
 
 KEY = "kv-pool-exhausted/chat/meta/llama-8b/0"
 
@@ -299,6 +299,11 @@ def test_names_of_values_are_words_without_the_unit() -> None:
     assert number_text("itl_p50_seconds_baseline", 0.0055) == "5.5 ms"
 
 
+def test_readings_are_named_as_people_name_them() -> None:
+    assert reading_label("standing_queue_requests") == "shortest queue in 15 s"
+    assert reading_label("kv_usage_ratio") == "KV usage"
+
+
 def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path) -> None:
     never = replace(down(), last_success_wall=None, blind=snapshot().blind)
     service = a_service(tmp_path, never)
@@ -534,6 +539,26 @@ def test_readiness_tells_of_unverified_tls(tmp_path: Path) -> None:
     settings = Settings.model_validate({"targets": [{"url": "https://h", "insecure_skip_verify": True}]})
     with a_site(a_service(tmp_path, snapshot()), settings) as site:
         assert "whoever answers for https://h/metrics is believed" in site.ask("/readyz").json["notes"][0]
+
+
+def test_readiness_tells_that_changed_settings_were_refused(site: Site[AService]) -> None:
+    assert site.ask("/readyz").json["notes"] == []
+    site.service.reload_successful = False
+    [note] = site.ask("/readyz").json["notes"]
+    assert "are refused, those of before count" in note
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/incidents?format=text", "format: this address has no such parameter; /openapi.json lists them"),
+        ("/diagnose?format=yaml", "format: must be 'json' or 'text'"),
+        ("/diagnose?target=nothing-like-it", "no target has this name; /targets lists them"),
+        ("/diagnosis", "there is nothing here; / is the page, /diagnose?format=text the same as text"),
+    ],
+)
+def test_a_wrong_question_is_answered_with_the_right_one(site: Site[AService], path: str, told: str) -> None:
+    assert site.ask(path).error["message"].startswith(told)
 
 
 def test_our_metrics_are_served(site: Site[AService]) -> None:

@@ -68,6 +68,11 @@ class Service:
     # What the API and our metrics see.
 
     @property
+    def reload_successful(self) -> bool:
+        """Whether the last reading of settings and rules was taken; false keeps those of before in force."""
+        return self._reload_successful
+
+    @property
     def rules(self) -> RuleSet:
         """The rules in use."""
         return self._rules
@@ -183,7 +188,10 @@ class Service:
         text = "; ".join(faults)
         # A bad file is looked at again and again: it is told once.
         if text != self._last_fault:
-            log.error("reload_refused", extra={"faults": text})
+            # Without the excerpts of files, which want lines of their own.
+            log.error(
+                "reload_refused", extra={"faults": "; ".join(each.partition("\n")[0] for each in faults)}
+            )
         self._last_fault = text
         return faults
 

@@ -175,7 +175,8 @@ def _named(targets: Sequence[Target], name: str) -> Target:
     found = next((target for target in targets if target.name == name), None)
     if found is None:
         near = difflib.get_close_matches(name, [target.name for target in targets], n=1)
-        raise HTTPException(404, "no target has this name" + (f"; did you mean {near[0]}?" if near else ""))
+        hint = f"did you mean {near[0]}?" if near else "/targets lists them"
+        raise HTTPException(404, f"no target has this name; {hint}")
     return found
 
 
@@ -295,8 +296,7 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         waits = list(_not_ready(state))
         if waits:
             return error_response(503, "; ".join(waits), "not_ready")
-        stored = (state.history.warning,) if state.history and state.history.warning else ()
-        return BodyResponse(HealthBody(status="ok", notes=plain((*settings.warnings, *stored))))
+        return BodyResponse(HealthBody(status="ok", notes=plain((*settings.warnings, *_odd(state)))))
 
     # Brings the error's model into the document, where the other routes refer to it.
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": ErrorBody, "description": "Not now."}}
@@ -306,6 +306,14 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         )
     for path in ("/readyz", "/-/ready"):
         app.get(path, response_model=HealthBody, summary="Are we ready", tags=["health"])(ready)
+
+
+def _odd(state: ServiceState) -> Iterator[str]:
+    """What keeps nobody from being served, and what a person should know all the same."""
+    if state.history and state.history.warning:
+        yield state.history.warning
+    if not state.reload_successful:
+        yield "settings or rules have changed and are refused, those of before count: the log says why"
 
 
 def _not_ready(state: ServiceState) -> Iterator[str]:
@@ -439,15 +447,24 @@ def _http_error(_request: Request, error: Exception) -> Response:
 
 
 _WORDS = {
-    "Not Found": "there is nothing here; / is the page, /openapi.json tells the rest",
+    "Not Found": "there is nothing here; / is the page, /diagnose?format=text the same as text, "
+    "/openapi.json tells the rest",
     "Method Not Allowed": "this method is not allowed here",
 }
 
 
 def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for this type alone)
-    faults = [f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in error.errors()]
+    faults = [
+        f"{'.'.join(map(str, fault['loc'][1:]))}: {_parameter_fault(fault)}" for fault in error.errors()
+    ]
     return error_response(422, "; ".join(faults))
+
+
+def _parameter_fault(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "this address has no such parameter; /openapi.json lists them"
+    return str(fault["msg"]).replace("Input should be", "must be")
 
 
 def _unforeseen(_request: Request, _error: Exception) -> Response:

@@ -30,6 +30,7 @@ _TEMPLATES.filters |= {
     "readings": text.readings_text,
     "words": text.words,
     "label": text.label,
+    "reading_label": text.reading_label,
     "beside": text.beside,
     "standing": text.standing_text,
     "state": text.state_text,

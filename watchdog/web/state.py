@@ -38,6 +38,11 @@ class ServiceState(Protocol):
         ...
 
     @property
+    def reload_successful(self) -> bool:
+        """Whether the last reading of settings and rules was taken; false keeps those of before in force."""
+        ...
+
+    @property
     def rules(self) -> RuleSet:
         """The rules in use."""
         ...

@@ -23,6 +23,20 @@ TOO_SHORT = "not enough history to judge yet"
 _MARGIN = 13
 _TIE = "~"
 _ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
+# Where the name that a metric wants says too little or too much beside a value with its unit.
+_READING_WORDS = {
+    "window_first_tokens": "first tokens in 30 s",
+    "running_mean_requests": "mean running",
+    "standing_queue_requests": "shortest queue in 15 s",
+    "running_requests": "running",
+    "waiting_requests": "waiting",
+    "seconds_since_progress": "since progress",
+    "single_stream_tokens_per_second": "one stream",
+    "decode_ceiling_tokens_per_second": "ceiling of one stream",
+    "decode_ceiling_ratio": "one stream of ceiling",
+    "requests_that_fit": "fit in the pool",
+    "prefix_hit_ratio": "prefix hits",
+}
 _SHOWN_READINGS = (
     ("running_requests", "running"),
     ("waiting_requests", "waiting"),
@@ -132,6 +146,11 @@ def label(name: str) -> str:
     for unit in ("_per_second", "_seconds", "_ratio"):
         bare = bare.removesuffix(unit)
     return words(bare) + (" before" if name.endswith("_baseline") else "")
+
+
+def reading_label(name: str) -> str:
+    """A reading's name as words, for a reader who sees nothing but it and its value."""
+    return _READING_WORDS.get(name) or label(name)
 
 
 def one_line(text: str) -> str:
