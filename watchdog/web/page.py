@@ -35,6 +35,7 @@ _TEMPLATES.filters |= {
     "standing": text.standing_text,
     "state": text.state_text,
     "ago": text.age_text,
+    "since": text.since_text,
     "advice": lambda failure: advice(failure.reason, failure.detail),
 }
 _TEMPLATES.tests["told"] = is_told

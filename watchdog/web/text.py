@@ -267,7 +267,7 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
-        yield from _row("since", _since(incident.firing_since, now) + standing_text(incident), width)
+        yield from _row("since", since_text(incident.firing_since, now) + standing_text(incident), width)
     yield from _row("runbook", _runbook(incident), width)
 
 
@@ -363,7 +363,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _since(text: str, now: str | None) -> str:
+def since_text(text: str, now: str | None) -> str:
     """When it began and how long ago: `2026-09-21 14:10:00 UTC (3m 20s)`."""
     moment = text.replace("T", " ").partition(".")[0] + " UTC"
     if now is None:
