@@ -52,6 +52,7 @@ system-tools:
 	$(PYTHON) -m venv .venv
 
 .venv/.runs: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing into .venv: a minute, the first time."
 	$(INSTALL) --editable .
 	@touch $@
 

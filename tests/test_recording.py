@@ -91,8 +91,8 @@ def test_failures(tmp_path: Path, told: dict[str, object], reason: Reason, detai
     ("rows", "expected"),
     [
         ([], ":1: a line of metadata was expected, the file is empty"),
-        (["not json"], ":1: a JSON object was expected"),
-        (["[1]"], ":1: a JSON object was expected"),
+        (["not json"], ":1: a JSON object was expected (recordings are .jsonl, .gz or .xz, pages .prom)"),
+        (["[1]"], ":1: a JSON object was expected (recordings are .jsonl, .gz or .xz, pages .prom)"),
         ([row(1)], ":1: a line of metadata was expected before the first scrape"),
         ([{"interval_s": "1"}], ":1: interval_s: a number was expected"),
         ([{"interval_s": 0}], ":1: interval_s: a number above 0 was expected"),
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "cut.jsonl.xz").write_bytes(lzma.compress(whole)[:-20])
     (tmp_path / "none.jsonl.gz").write_bytes(whole)
     (tmp_path / "none.jsonl.xz").write_bytes(whole)
-    assert fault(tmp_path / "missing.jsonl") == ":1: cannot be read: No such file or directory"
+    assert fault(tmp_path / "missing.jsonl") == ": cannot be read: No such file or directory"
     for name in ["cut.jsonl.gz", "cut.jsonl.xz", "none.jsonl.gz", "none.jsonl.xz"]:
         assert ": cannot be read: " in fault(tmp_path / name)
     (tmp_path / "empty").mkdir()

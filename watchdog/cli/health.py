@@ -7,6 +7,7 @@ import requests
 import typer
 
 from watchdog.cli.console import ConfigOption, complain
+from watchdog.scrape.client import system_words, underlying
 from watchdog.settings import WebSettings, load
 
 app = typer.Typer(add_completion=False)
@@ -34,9 +35,9 @@ def health(
             # Our own certificate names the outside address, not the loopback one we ask by.
             answer = session.get(_address(web), timeout=timeout, verify=False, allow_redirects=False)
     except requests.RequestException as error:
-        complain(
-            f"no answer from {_address(web)} ({type(error).__name__}): is `serve` running, and on this port?"
-        )
+        # The innermost knows what the system said; the library's own words are about itself.
+        why = system_words(list(underlying(error))[-1])
+        complain(f"no answer from {_address(web)} ({why}): is `serve` running, and on this port?")
         raise typer.Exit(1) from None
     if answer.status_code != 200:
         complain(f"{_address(web)} answers {answer.status_code}: no scrape ended in three intervals")

@@ -169,12 +169,18 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
     except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RecordingError(f"{path}:{number + 1}: cannot be read: {reason}") from None
+        # A file that could not even be opened has no line that is at fault.
+        place = f"{path}:{number + 1}" if path.is_file() else str(path)
+        raise RecordingError(f"{place}: cannot be read: {reason}") from None
 
 
 def _read_meta(path: Path) -> Mapping[str, object]:
     for number, line in _lines(path):
-        meta = _object(line, f"{path}:{number}")
+        try:
+            meta = _object(line, f"{path}:{number}")
+        except RecordingError as error:
+            hint = "recordings are .jsonl, .gz or .xz, pages .prom"
+            raise RecordingError(f"{error} ({hint})") from None
         if "t" in meta and "text" in meta:
             raise RecordingError(f"{path}:{number}: a line of metadata was expected before the first scrape")
         return MappingProxyType(meta)
