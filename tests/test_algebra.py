@@ -27,6 +27,7 @@ from watchdog.signals.algebra import (
     LastingRate,
     Mean,
     MeanWhile,
+    NamesInLists,
     NewestLabel,
     NewestListLength,
     Node,
@@ -428,7 +429,7 @@ def test_before_enough_was_seen_every_node_is_unknown() -> None:
         Label(RUNNING, "x"),
         NewestLabel(RUNNING, "x"),
         NewestListLength(RUNNING, "x"),
-        NewestListLength(RUNNING, "x", least=True),
+        NamesInLists(RUNNING, ("x",)),
         Baseline(Gauge(RUNNING)),
         SumOfKnown(Gauge(RUNNING), Increase(TOKENS)),
     )
@@ -510,16 +511,20 @@ def test_the_newest_of_many_label_sets_tells_its_number() -> None:
     assert value(node, {0.0: page(num_requests_running=1.0) + lora(5.0, "None")}) is None
 
 
-def test_a_list_that_was_never_empty_has_its_fewest() -> None:
-    def lora(names: str) -> str:
-        return page(num_requests_running=1.0) + line(
-            "lora_requests_info", 1.0, f'max_lora="1",waiting_lora_adapters="{names}"'
-        )
+def test_names_that_took_turns_in_a_list_are_counted_once_each() -> None:
+    def lora(running: str, waiting: str) -> str:
+        names = f'max_lora="1",running_lora_adapters="{running}",waiting_lora_adapters="{waiting}"'
+        return page(num_requests_running=1.0) + line("lora_requests_info", 1.0, names)
 
-    node = NewestListLength(Selector("vllm:lora_requests_info"), "waiting_lora_adapters", least=True)
-    listed = ["", "a, b", "a,b,c", "a,b", "a, ,b"]
-    assert value(node, {5.0 * index: lora(names) for index, names in enumerate(listed)}) == 2
-    assert value(node, {0.0: lora("a")}) is None
+    selector = Selector("vllm:lora_requests_info")
+    node = NamesInLists(selector, ("running_lora_adapters", "waiting_lora_adapters"))
+    # With an empty batch vLLM names none, though requests wait.
+    listed = [("a", "a"), ("", ""), ("b", "a, b"), ("b,", " ,")]
+    assert value(node, {5.0 * index: lora(*names) for index, names in enumerate(listed)}) == 2
+    assert value(node, {5.0 * index: lora("", "") for index in range(4)}) == 0
+    # One that was named before the window is gone.
+    later = {0.0: lora("c", "")} | {60.0 + 5.0 * index: lora("a", "") for index in range(8)}
+    assert value(node, later) == 1
 
 
 @pytest.mark.parametrize(

@@ -715,30 +715,53 @@ class NewestListLength(OfMetric):
     """How many names a comma-joined label holds in the series whose value, a time, is the greatest.
 
     `lora_requests_info` keeps every combination it ever had; only the newest one is current (vLLM 0.6.4 to 0.33).
-    With `least` the fewest over the recent frames ("never empty").
     """
 
     label: str
-    least: bool = False
 
     def evaluate(self, view: View) -> float | None:
-        span = view.recent if self.least else view.life
-        if span is None or not span.frames:
+        if view.life is None or not view.life.frames:
             return None
-        frames = span.frames if self.least else span.frames[-1:]
-        lengths = [length for frame in frames if (length := self._length(span, frame)) is not None]
-        return float(min(lengths)) if lengths else None
-
-    def _length(self, span: Span, frame: Frame) -> int | None:
-        columns = span.columns(frame, self.selector)
-        newest = max(columns, key=lambda column: frame.values[column], default=None)
-        if newest is None or isnan(frame.values[newest]):
-            return None
-        names = frame.layout.series[newest].labels.get(self.label, "")
-        return len([name for name in names.split(",") if name.strip()])
+        labels = _newest_labels(view.life, view.life.frames[-1], self.selector)
+        return None if labels is None else float(len(_listed(labels, self.label)))
 
     def promql(self, window: str) -> str:
         return f"topk(1, {_promql_name(self.selector)})"
+
+
+@dataclass(frozen=True, slots=True)
+class NamesInLists(OfMetric):
+    """How many different names the comma-joined labels held over the window, in the newest series of each frame.
+
+    None where no frame has the series.
+    """
+
+    labels: tuple[str, ...]
+
+    def evaluate(self, view: View) -> float | None:
+        if view.window is None:
+            return None
+        span = view.window
+        newest = [_newest_labels(span, frame, self.selector) for frame in span.frames]
+        known = [labels for labels in newest if labels is not None]
+        names = {name for labels in known for label in self.labels for name in _listed(labels, label)}
+        return float(len(names)) if known else None
+
+    def promql(self, window: str) -> str:
+        return f"topk(1, {_promql_name(self.selector)})"
+
+
+def _newest_labels(span: Span, frame: Frame, selector: Selector) -> Mapping[str, str] | None:
+    """The labels of the series whose value, a time, is the greatest in one frame."""
+    columns = span.columns(frame, selector)
+    newest = max(columns, key=lambda column: frame.values[column], default=None)
+    if newest is None or isnan(frame.values[newest]):
+        return None
+    return frame.layout.series[newest].labels
+
+
+def _listed(labels: Mapping[str, str], label: str) -> list[str]:
+    return [name.strip() for name in labels.get(label, "").split(",") if name.strip()]
 
 
 @dataclass(frozen=True, slots=True)

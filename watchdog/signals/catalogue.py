@@ -24,6 +24,7 @@ from watchdog.signals.algebra import (
     LastingRate,
     Mean,
     MeanWhile,
+    NamesInLists,
     NewestLabel,
     NewestListLength,
     Node,
@@ -89,6 +90,7 @@ _OPEN_FILES = Selector("process_open_fds")
 
 # A ratio of few tokens or requests says nothing: 1000 tokens, 10 requests for a share, 5 for a mean.
 _LEAST_TOKENS = 1000.0
+_LEAST_DRAFTED_TOKENS = 500.0
 _LEAST_REQUESTS = 10.0
 
 _first_tokens = Increase(_FIRST_TOKENS)
@@ -225,10 +227,10 @@ def _scheduler() -> Iterator[Signal]:
         NewestListLength(_LORA, "waiting_lora_adapters"),
     )
     yield Signal(
-        "lora_waiting_recent_min",
+        "lora_adapters",
         "adapters",
-        "Fewest adapters waiting in the last 15 s.",
-        NewestListLength(_LORA, "waiting_lora_adapters", least=True),
+        "Different adapters named on the page in the window, in the batch or waiting.",
+        NamesInLists(_LORA, ("running_lora_adapters", "waiting_lora_adapters")),
     )
     yield Signal(
         "lora_slots",
@@ -675,8 +677,8 @@ def _outcome() -> Iterator[Signal]:
     yield Signal(
         "draft_acceptance_ratio",
         "ratio",
-        "Proposed tokens that were accepted; unknown below 1000.",
-        Ratio(Increase(_vllm("spec_decode_num_accepted_tokens_total")), _drafted, _LEAST_TOKENS),
+        "Proposed tokens that were accepted; unknown below 500.",
+        Ratio(Increase(_vllm("spec_decode_num_accepted_tokens_total")), _drafted, _LEAST_DRAFTED_TOKENS),
     )
 
 
