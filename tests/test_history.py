@@ -151,6 +151,15 @@ def test_the_baseline_ends_where_now_begins() -> None:
     assert baseline.frames[-1] is now.frames[0]
 
 
+def test_one_interval_of_ten_seconds_is_a_baseline_though_a_scrape_comes_early() -> None:
+    history = history_of((at, counting(at)) for at in (0.0, 9.9, 20.0, 30.0, 39.9))
+    span = baseline_span(history, ENGINE)
+    assert span is not None
+    assert (span.frames[0].at, span.frames[-1].at) == (0.0, 9.9)
+    history = history_of((at, counting(at)) for at in (0.0, 5.0, 9.0, 20.0, 30.0, 38.9))
+    assert baseline_span(history, ENGINE) is None
+
+
 def test_the_ring_is_bounded() -> None:
     history = history_of((at, counting(at)) for at in range(3 * MOST_FRAMES))
     assert len(history.frames) <= MOST_FRAMES + 16

@@ -384,7 +384,9 @@ class WindowShape:
     # A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
     RECENT_SECONDS = 15.0
     BASELINE_SECONDS = 600.0
-    LEAST_BASELINE_SECONDS = 10.0
+    # One interval of 10 s is enough, and a scrape may come a little early: else a slow scraper compares with 20 s,
+    # the second half of which an incident that just began has coloured.
+    LEAST_BASELINE_SECONDS = 9.5
 
 
 def now_span(history: History, subject: Subject) -> Span | None:
@@ -418,7 +420,7 @@ def recent_span(history: History, subject: Subject) -> Span | None:
 
 
 def baseline_span(history: History, subject: Subject, end_at: float | None = None) -> Span | None:
-    """Up to ten minutes before now (or before `end_at`); None where it is shorter than 10 s."""
+    """Up to ten minutes before now (or before `end_at`); None where it is shorter than 9.5 s."""
     begin = _begin(history, subject)
     if begin is None:
         return None
