@@ -47,15 +47,10 @@ from watchdog.signals.algebra import (
     interpolate,
     label_number,
 )
-from watchdog.signals.history import (
-    History,
-    Selector,
-    baseline_span,
-    life_span,
-    now_span,
-    recent_span,
-)
+from watchdog.signals.history import History
+from watchdog.signals.layout import Selector
 from watchdog.signals.number import AtLeast
+from watchdog.signals.span import baseline_span, life_span, now_span, recent_span
 
 ENGINE = Subject("t", "m", "0")
 RUNNING = Selector("vllm:num_requests_running")

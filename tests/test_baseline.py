@@ -6,8 +6,9 @@ from tests.pages import page
 from watchdog.model import Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.baseline import LEAST_FRESH_SECONDS, BaselineKeeper
-from watchdog.signals.history import History, Span
+from watchdog.signals.history import History
 from watchdog.signals.names import wanted
+from watchdog.signals.span import Span
 
 ENGINE = Subject("t", "m", "0")
 

@@ -12,8 +12,9 @@ from watchdog.model import Facts, Lookup, Snapshot, Subject, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.algebra import View
 from watchdog.signals.catalogue import lookup_of
-from watchdog.signals.history import History, life_span
+from watchdog.signals.history import History
 from watchdog.signals.names import wanted
+from watchdog.signals.span import life_span
 
 CASES = Path(__file__).parent / "cases"
 

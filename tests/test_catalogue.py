@@ -10,8 +10,8 @@ from tests.pages import history_of
 from watchdog.model import Subject
 from watchdog.signals.algebra import View
 from watchdog.signals.catalogue import BASELINE, CATALOGUE, formula, lookup_of, metrics_of, signal_names
-from watchdog.signals.history import baseline_span, life_span, now_span, recent_span
 from watchdog.signals.names import ALIASES, spellings, wanted
+from watchdog.signals.span import baseline_span, life_span, now_span, recent_span
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.prom"))
 

@@ -10,20 +10,10 @@ from hypothesis import strategies as st
 from tests.pages import LABELS, history_of, line, page
 from watchdog.model import Subject
 from watchdog.scrape.exposition import SeriesCache, parse
-from watchdog.signals.history import (
-    MOST_ENGINES,
-    MOST_FRAMES,
-    MOST_VALUES,
-    History,
-    Reset,
-    Selector,
-    Span,
-    baseline_span,
-    life_span,
-    now_span,
-    recent_span,
-)
+from watchdog.signals.history import MOST_FRAMES, MOST_VALUES, History, Reset
+from watchdog.signals.layout import MOST_ENGINES, Selector
 from watchdog.signals.names import wanted
+from watchdog.signals.span import Span, baseline_span, life_span, now_span, recent_span
 
 ENGINE = Subject("t", "m", "0")
 TOKENS = Selector("vllm:generation_tokens_total")

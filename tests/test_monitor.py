@@ -26,7 +26,7 @@ from watchdog.model import (
 )
 from watchdog.monitor import LEAST_SECONDS_TO_JUDGE, Monitor
 from watchdog.signals.catalogue import signal_names
-from watchdog.signals.history import MOST_ENGINES, MOST_NAME_CHARACTERS
+from watchdog.signals.layout import MOST_ENGINES, MOST_NAME_CHARACTERS
 
 RULE = """
 id: {id}

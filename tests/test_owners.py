@@ -2,7 +2,7 @@
 
 from tests.pages import history_of, page
 from watchdog.model import Series
-from watchdog.signals.history import Layout
+from watchdog.signals.layout import Layout
 from watchdog.signals.owners import owners_of
 
 

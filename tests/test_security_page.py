@@ -12,7 +12,7 @@ from watchdog.logs import MAX_VALUE_CHARACTERS
 from watchdog.outputs import alert, alertmanager, metrics, post, receiver
 from watchdog.scrape import client, exposition, fetch, recording
 from watchdog.settings import Settings
-from watchdog.signals import history
+from watchdog.signals import history, layout
 from watchdog.web import api, auth, guard
 
 PAGE = (Path(__file__).parent.parent / "SECURITY.md").read_text()
@@ -55,8 +55,8 @@ FIXED = {
     "labels of one series": size(exposition.MAX_LABELS_BYTES),
     "the same where something in them is escaped": size(exposition.MAX_ESCAPED_LABELS_BYTES),
     "labels in unusual form, never seen before, on one page": size(exposition.MAX_UNUSUAL_BYTES),
-    "models and engines judged": f"{history.MOST_ENGINES}",
-    "name of a model and engine": characters(history.MOST_NAME_CHARACTERS),
+    "models and engines judged": f"{layout.MOST_ENGINES}",
+    "name of a model and engine": characters(layout.MOST_NAME_CHARACTERS),
     "pages remembered": f"{history.MOST_FRAMES}",
     "time they are remembered": seconds(history.RETENTION_SECONDS),
     "numbers remembered in them": f"{history.MOST_VALUES:,}",

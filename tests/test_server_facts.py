@@ -7,7 +7,7 @@ import pytest
 from tests.pages import history_of, line, page
 from watchdog.diagnosis.server import ServerFacts
 from watchdog.model import NO_LABELS, Expectations, Facts, ModelShape, Objectives
-from watchdog.signals.history import MOST_ENGINES, Layout
+from watchdog.signals.layout import MOST_ENGINES, Layout
 
 CONFIG = {
     "block_size": "16",

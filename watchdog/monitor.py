@@ -37,19 +37,13 @@ from watchdog.signals import engines
 from watchdog.signals.algebra import View
 from watchdog.signals.baseline import BaselineKeeper
 from watchdog.signals.catalogue import lookup_of
-from watchdog.signals.history import (
-    MOST_ENGINES,
-    MOST_NAME_CHARACTERS,
-    History,
-    Layout,
-    life_span,
-    now_span,
-    recent_span,
-)
+from watchdog.signals.history import History
+from watchdog.signals.layout import MOST_ENGINES, MOST_NAME_CHARACTERS, Layout
 from watchdog.signals.names import spellings, wanted
 from watchdog.signals.programs import described
 from watchdog.signals.reachability import Reachability
 from watchdog.signals.restarts import Restarts
+from watchdog.signals.span import life_span, now_span, recent_span
 
 # Below this, rates and queues cannot be told yet: the verdict is "starting", never "healthy" by default.
 LEAST_SECONDS_TO_JUDGE = 15.0

@@ -13,8 +13,9 @@ from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read, thin
 from watchdog.signals.algebra import View
 from watchdog.signals.catalogue import formula, lookup_of
-from watchdog.signals.history import History, baseline_span, life_span, now_span, recent_span
+from watchdog.signals.history import History
 from watchdog.signals.names import wanted
+from watchdog.signals.span import baseline_span, life_span, now_span, recent_span
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 # Prometheus extrapolates to the edges of its window, and its window may lack the page at the far edge.

@@ -12,7 +12,7 @@ from tests.pages import LABELS, failed, histogram, page, scrape
 from tests.watching import firing, monitor, shipped_rules, watch
 from watchdog.model import Snapshot, State
 from watchdog.outputs.metrics import registry
-from watchdog.signals.history import MOST_ENGINES
+from watchdog.signals.layout import MOST_ENGINES
 from watchdog.web.bodies import diagnosis_body
 from watchdog.web.text import diagnosis_text
 

@@ -8,7 +8,8 @@ import pytest
 from tests.pages import LABELS, failed, histogram, line, page, scrape
 from tests.watching import firing, lead, monitor, watch
 from watchdog.model import Reason, Scrape, State, Subject, Verdict
-from watchdog.signals.history import Selector, now_span
+from watchdog.signals.layout import Selector
+from watchdog.signals.span import now_span
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 SECOND = 'model_name="m",engine="1"'

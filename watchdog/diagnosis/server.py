@@ -6,7 +6,7 @@ from watchdog.diagnosis.gpus import Gpu, decode_ceiling_tokens_per_second, find_
 from watchdog.diagnosis.launch import ServerContext, amount
 from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
 from watchdog.signals.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
-from watchdog.signals.history import MOST_ENGINES, Layout
+from watchdog.signals.layout import MOST_ENGINES, Layout
 from watchdog.signals.names import PREFIX
 from watchdog.signals.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
 

@@ -12,9 +12,10 @@ from itertools import pairwise
 from math import ceil, isfinite, isinf, isnan
 
 from watchdog.model import Subject
-from watchdog.signals.history import WHOLE_TARGET, Frame, Selector, Span
+from watchdog.signals.layout import WHOLE_TARGET, Frame, Selector
 from watchdog.signals.names import spellings
 from watchdog.signals.number import AtLeast
+from watchdog.signals.span import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from watchdog.model import Subject
-from watchdog.signals.history import History, Span, baseline_span
+from watchdog.signals.history import History
+from watchdog.signals.span import Span, baseline_span
 
 # A state that lasts an hour is the new normal; what was before it says nothing any more.
 LONGEST_FREEZE_SECONDS = 3600.0

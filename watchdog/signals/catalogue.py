@@ -42,7 +42,7 @@ from watchdog.signals.algebra import (
     WholeSteps,
     WindowSeconds,
 )
-from watchdog.signals.history import Selector
+from watchdog.signals.layout import Selector
 
 BASELINE = "_baseline"
 
