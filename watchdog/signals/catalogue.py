@@ -326,6 +326,12 @@ def _kv_pool() -> Iterator[Signal]:
         Gauge(_KV_USAGE, "min"),
     )
     yield Signal(
+        "kv_usage_recent_min_ratio",
+        "ratio",
+        "Lowest share of the KV pool held in the last 15 s.",
+        Gauge(_KV_USAGE, "min", recent=True),
+    )
+    yield Signal(
         "kv_usage_change_ratio", "ratio", "Change of the held share over the window.", GaugeDelta(_KV_USAGE)
     )
     yield Signal("pool_tokens", "tokens", "Tokens the KV pool holds.", Fact("pool_tokens"))
