@@ -3,22 +3,14 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from watchdog import logs
 
+pytestmark = pytest.mark.usefixtures("restored_root_logger")
+
 HOSTILE = 'a b\n\x1b[31mred\x00 "x"=1 \u202e \ud800'
-
-
-@pytest.fixture(autouse=True)
-def _restored_root() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def one_event(form: str, level: str = "info", **fields: object) -> str:

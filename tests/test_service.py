@@ -1,6 +1,5 @@
 """The running service, in this process, against servers on loopback."""
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,37 +23,15 @@ from watchdog.scrape.recording import read
 from watchdog.service import Service
 from watchdog.settings import RuleSettings, Settings, load
 
+pytestmark = pytest.mark.usefixtures("restored_root_logger")
+
 INTERVAL_SECONDS = 0.1
-
-
-@pytest.fixture(autouse=True)
-def _restored_root_logger() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    folder = tmp_path / "rules"
-    write_rule(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def page() -> bytes:
     _, scrapes = read(RECORDING)
     return next(scrapes).body
-
-
-@pytest.fixture(scope="module")
-def sick_server() -> Iterator[ReplayServer]:
-    """The recording, stopped in the middle of its incident."""
-    _, scrapes = read(RECORDING)
-    with ReplayServer(list(scrapes)[100:101]) as server:
-        yield server
 
 
 class Configured:

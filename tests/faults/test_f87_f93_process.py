@@ -16,31 +16,15 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.commands import RECORDING, write_rule
+from tests.commands import write_rule
 from tests.pagers import Inbox, Pager, Reply
 from tests.servers import Server, answer, hang, request, serving
 from tests.waiting import until
 from watchdog.demo.server import ReplayServer
-from watchdog.scrape.recording import read
 
 ADDRESS = re.compile(r"address=(http://\S+)")
 # Starting takes a second; on a busy machine more.
 START_SECONDS = 60.0
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    folder = tmp_path / "rules"
-    write_rule(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def sick_server() -> Iterator[ReplayServer]:
-    """The recording, stopped in the middle of its incident."""
-    _, scrapes = read(RECORDING)
-    with ReplayServer(list(scrapes)[100:101]) as server:
-        yield server
 
 
 class Process:
