@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -178,6 +179,9 @@ def _tell_prometheus() -> int:
 
 
 if __name__ == "__main__":
+    # Told to end, it ends its programs as well, whoever tells it and how.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

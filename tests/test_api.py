@@ -309,6 +309,9 @@ def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path)
     service = a_service(tmp_path, never)
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
     assert "never scraped with success" in text
+    # It may be the address: nobody has ever seen it answer.
+    assert "  try        Is the server up, and are name and port right?" in text
+    assert "  try " not in diagnosis_text(diagnosis_body(service.targets(), {"batch": down()}, (), NOW))
     assert "blind" not in text
 
 

@@ -11,7 +11,6 @@ from watchdog.diagnosis.instruction import is_told, setting_text
 from watchdog.encoding import scalar_text
 from watchdog.signals.number import seconds_text
 from watchdog.web import text
-from watchdog.web.advice import advice
 from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
 
 REFRESH_SECONDS = 5
@@ -36,7 +35,7 @@ _TEMPLATES.filters |= {
     "state": text.state_text,
     "ago": text.age_text,
     "since": text.since_text,
-    "advice": lambda failure: advice(failure.reason, failure.detail),
+    "advice": text.failure_advice,
 }
 _TEMPLATES.tests["told"] = is_told
 

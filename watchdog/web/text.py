@@ -85,8 +85,7 @@ def target_text(
     if body.failure:
         why = failure_text(body.failure.reason, body.failure.detail)
         lines += _row("scrape", f"{body.url} failed: {why}", width)
-        # What a cause tells to do is more than what a single scrape lets guess.
-        lines += _row("try", "" if lead else advice(body.failure.reason, body.failure.detail), width)
+        lines += _row("try", failure_advice(body, lead), width)
     if lead:
         lines += _incident_lines(lead, now, width)
     lines += _beside_lines(body, width)
@@ -102,6 +101,13 @@ def target_text(
     has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
     lines += _row("hints", _hint_text(body.hints, has_flags), width)
     return "\n".join(lines) + "\n"
+
+
+def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
+    """What to try after a failed scrape; empty where a cause tells more, of a server that has answered before."""
+    if body.failure is None or (lead is not None and body.scrape_age_seconds is not None):
+        return ""
+    return advice(body.failure.reason, body.failure.detail)
 
 
 def number_text(name: str, value: float | None) -> str:
