@@ -285,6 +285,27 @@ def test_symptoms_do_not_begin_in_the_wake_of_their_cause() -> None:
     assert lead.rule == "slow"
 
 
+def test_a_symptom_that_outlives_its_cause_stays_its_symptom_for_a_minute() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "stall"), says(YES, "slow")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
+    [slow] = [each for each in one.incidents() if each.state is State.FIRING]
+    assert slow.explained_by == ("stall",)
+    assert one.lead() == slow.key
+    one.update([says(NO, "stall"), says(YES, "slow")], 5 + AFTERMATH_SECONDS, 65)
+    assert one.incidents()[0].explained_by == ("stall",)
+    one.update([says(NO, "stall"), says(YES, "slow")], 6 + AFTERMATH_SECONDS, 66)
+    assert one.incidents()[0].explained_by == ()
+
+
+def test_a_notice_that_ended_holds_nothing_back_that_people_feel() -> None:
+    one = book(rule("shift", 0, keep=0, severity=Severity.INFO, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "shift", severity=Severity.INFO)], 0, 0)
+    one.update([says(NO, "shift", severity=Severity.INFO), says(YES, "slow")], 5, 5)
+    [slow] = [each for each in one.incidents() if each.key.rule == "slow"]
+    assert (slow.state, slow.explained_by) == (State.FIRING, ())
+
+
 def test_an_engine_that_is_gone_for_good_takes_its_incidents_along() -> None:
     one = book(rule(wait=0))
     one.update([says(YES)], 0, 0)

@@ -251,7 +251,8 @@ class Finding(NamedTuple):
 class Incident:
     """A finding that lasts. Times are unix seconds; None where it has not come to that.
 
-    `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now.
+    `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now; where
+    none of them does, `explained_by` names those that did until a moment ago.
     `unknown` while it cannot be judged, `easing` while it fires though its rule says no already: cause, evidence
     and remedies are then those of the last yes.
     """
@@ -366,6 +367,12 @@ class Snapshot:
     def lead_incident(self) -> Incident | None:
         """The lead cause, None where nothing of severity warning or above fires."""
         return next((incident for incident in self.incidents if incident.key == self.lead), None)
+
+    @property
+    def news(self) -> frozenset[Key]:
+        """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
+        lead = self.lead_incident
+        return frozenset({lead.key}) if lead is not None and not lead.explained_by else frozenset()
 
     @property
     def firing(self) -> tuple[Incident, ...]:

@@ -256,9 +256,8 @@ class Service:
         self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
 
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
-        leads = {snapshot.lead} if snapshot.lead is not None else set()
         step = Step(snapshot.incidents, snapshot.transitions, snapshot.at, snapshot.wall)
-        self._publish(snapshot.target.name, step, leads)
+        self._publish(snapshot.target.name, step, snapshot.news)
 
     def _all_snapshots(self) -> Collection[Snapshot]:
         """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""

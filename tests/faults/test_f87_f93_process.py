@@ -163,9 +163,11 @@ def test_f88_a_storm_of_sighups_is_a_few_reloads(
         assert process.address
         for _ in range(200):
             process.process.send_signal(signal.SIGHUP)
-        process.wait_for("event=reloaded")
+        during = process.text.count("event=reloaded")
+        process.wait_for("event=reloaded", during + 1)
         time.sleep(1)
-        assert process.text.count("event=reloaded") < 100
+        # Those that came while it read are one more reading, however many they were: no queue is worked off.
+        assert process.text.count("event=reloaded") <= during + 3
         assert process.get("/healthz").status_code == 200
         assert process.end(signal.SIGTERM)[0] == 0
 

@@ -3,7 +3,7 @@
 Time is always an argument. `at` is monotonic and only ever subtracted; `wall` is for people.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from watchdog.diagnosis.rule import Rule
@@ -60,13 +60,14 @@ class IncidentBook:
         # Those that are resolved and since when (monotonic), the oldest first.
         self._ended: dict[Key, float] = {}
         self._dropped: list[Transition] = []
+        self._at = float("-inf")
         # What fires, with what explains what, and the lead among it; None where it has to be worked out anew.
         self._firing: list[Incident] | None = None
         self._lead: Key | None = None
 
     def update(self, findings: Iterable[Finding], at: float, wall: float) -> tuple[Transition, ...]:
         """Takes one step's findings; a key without a finding counts as unknown. Returns what changed."""
-        self._firing = None
+        self._firing, self._at = None, at
         changes: list[Transition] = list(self._dropped)
         self._dropped.clear()
         met: set[Key] = set()
@@ -122,9 +123,16 @@ class IncidentBook:
         if self._firing is None:
             entries = self._entries.values()
             firing = [entry.incident for entry in entries if entry.incident.state is State.FIRING]
-            self._firing = related(firing, self._rules)
+            self._firing = [self._after_its_cause(one) for one in related(firing, self._rules)]
             self._lead = lead_of(self._firing)
         return self._firing
+
+    def _after_its_cause(self, incident: Incident) -> Incident:
+        """A symptom that outlives its cause by what its window remembers is still explained by it."""
+        if incident.explained_by:
+            return incident
+        causes = {cause.rule for cause in self._just_ended_causes(incident.key, incident.severity, self._at)}
+        return replace(incident, explained_by=tuple(sorted(causes))) if causes else incident
 
     def pending_seconds(self) -> dict[Key, float]:
         """How long the rule of each incident held before it fired, or has held by now."""
@@ -192,11 +200,11 @@ class IncidentBook:
         if entry.incident.state is State.FIRING:
             return _worse(entry, finding, wall)
         waited = entry.pending_seconds >= rule.for_seconds - 1e-6
-        return self._fire(entry, finding, wall) if waited and not self._is_aftermath(key, at) else None
+        return self._fire(entry, finding, wall) if waited and not self._is_aftermath(key, finding.severity, at) else None
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
         entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
-        if rule.for_seconds > 0 or self._is_aftermath(key, at):
+        if rule.for_seconds > 0 or self._is_aftermath(key, finding.severity, at):
             return Transition(entry.incident, None, wall)
         return self._fire(entry, finding, wall)
 
@@ -269,13 +277,16 @@ class IncidentBook:
                 return
             self._remove(key)
 
-    def _is_aftermath(self, key: Key, at: float) -> bool:
+    def _is_aftermath(self, key: Key, severity: Severity, at: float) -> bool:
+        return any(True for _ in self._just_ended_causes(key, severity, at))
+
+    def _just_ended_causes(self, key: Key, severity: Severity, at: float) -> Iterator[Key]:
         for cause, ended_at in reversed(self._ended.items()):
             if at - ended_at > AFTERMATH_SECONDS:
-                return False
-            if explains(self._rules, cause, key):
-                return True
-        return False
+                return
+            weighs = severity is Severity.INFO or self._entries[cause].incident.severity is not Severity.INFO
+            if weighs and explains(self._rules, cause, key):
+                yield cause
 
 
 def _counted(seconds: float) -> float:
@@ -357,8 +368,12 @@ def _is_wide(key: Key) -> bool:
 
 
 def lead_of(firing: Sequence[Incident]) -> Key | None:
-    """The unexplained cause of the worst severity, then the one that explains most, then the oldest."""
-    candidates = [one for one in firing if not one.explained_by and one.severity is not Severity.INFO]
+    """The unexplained cause of the worst severity, then the one that explains most, then the oldest.
+
+    Where all that fires is explained by what has just ended, the same order finds what is left to show.
+    """
+    grave = [one for one in firing if one.severity is not Severity.INFO]
+    candidates = [one for one in grave if not one.explained_by] or grave
     if not candidates:
         return None
     return min(
