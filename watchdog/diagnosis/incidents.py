@@ -200,7 +200,11 @@ class IncidentBook:
         if entry.incident.state is State.FIRING:
             return _worse(entry, finding, wall)
         waited = entry.pending_seconds >= rule.for_seconds - 1e-6
-        return self._fire(entry, finding, wall) if waited and not self._is_aftermath(key, finding.severity, at) else None
+        return (
+            self._fire(entry, finding, wall)
+            if waited and not self._is_aftermath(key, finding.severity, at)
+            else None
+        )
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
         entry = self._entries[key] = _Entry(_begin(key, rule, finding, wall), at, Truth.YES, seen_at=at)
