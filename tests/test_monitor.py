@@ -190,7 +190,7 @@ def test_a_cause_may_quote_the_failure_the_last_words_the_blind_rules_and_the_ve
     again = one.observe(scrape(10.0, text(1)))
     # What led before the restart is what is remembered of the process.
     assert again.incidents[0].cause.startswith("none | made | 0.24.0")
-    assert one.observe(scrape(15.0, text(0))).incidents[0].cause.startswith("none | made, then made |")
+    assert one.observe(scrape(15.0, text(0))).incidents[0].cause.startswith("none | made (2 times) |")
 
 
 def test_blind_rules_are_named_with_what_they_miss(tmp_path: Path) -> None:

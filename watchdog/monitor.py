@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from watchdog.diagnosis.hints import missing_expectations
 from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
@@ -217,7 +218,7 @@ class Monitor:
         count = len({metric for one in blind for metric in one.missing})
         return {
             "failure": failure_text(failure.reason, failure.detail) if failure else "none",
-            "last_words": ", then ".join(self._restarts.last_words) or "nothing",
+            "last_words": _runs_of(self._restarts.last_words) or "nothing",
             "blind": f"{rules}; {count} series {'is' if count == 1 else 'are'} missing",
             "version": self._server.version_text(),
             "programs": described(self._reachability.strangers),
@@ -280,6 +281,12 @@ class Monitor:
         if page is None or not self._reachability.page_vllm_series:
             return Verdict.UNKNOWN
         return Verdict.HEALTHY if judged.span_seconds >= LEAST_SECONDS_TO_JUDGE else Verdict.STARTING
+
+
+def _runs_of(words: Iterable[str]) -> str:
+    """Each word once with how often it was said in a row."""
+    runs = ((word, len(list(run))) for word, run in groupby(words))
+    return ", then ".join(f"{word} ({count} times)" if count > 1 else word for word, count in runs)
 
 
 def _several_servers(layout: Layout) -> Iterator[str]:
