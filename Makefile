@@ -36,8 +36,8 @@ soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, thre
 	$(BIN)/python -m tests.soak
 
 docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md anew
-	$(BIN)/python -m watchdog.handbook docs
-	$(BIN)/python -m watchdog.settings_page > docs/settings.md
+	$(BIN)/python -m watchdog.rule.docs docs
+	$(BIN)/python -m watchdog.settings.page > docs/settings.md
 
 clean: ## forget the environment and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

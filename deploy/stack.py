@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 
 import requests
 
-from watchdog.demo.server import demo_server
+from watchdog.replay.demo_server import demo_server
 
 DEPLOY = Path(__file__).resolve().parent
 COMPOSE = DEPLOY / "compose"

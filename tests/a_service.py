@@ -8,8 +8,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from tests.places import RECORDINGS
 from watchdog.diagnosis.readings import READINGS
-from watchdog.diagnosis.rules import RuleSet, load
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import (
     BlindRule,
     Evidence,
@@ -29,13 +30,12 @@ from watchdog.model import (
     Verdict,
     VllmFacts,
 )
-from watchdog.monitor import Monitor
-from watchdog.outputs.metrics import Figures, registry
-from watchdog.outputs.receiver import AlertReceiver, Received
+from watchdog.notify.receiver import AlertReceiver, Received
+from watchdog.report.metrics import Figures, registry
+from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
-from watchdog.settings import ReceiverSettings
+from watchdog.settings.model import ReceiverSettings
 
-RECORDINGS = Path(__file__).parent / "recordings"
 NOW = 1_790_000_000.0
 
 SIGNALS = frozenset({"waiting_recent_min", "kv_usage_peak_ratio", "waiting_last"})

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tests.a_service import NOW
-from watchdog.serving import WebServer, listen
-from watchdog.settings import Settings, WebSettings
+from watchdog.service.process import WebServer, listen
+from watchdog.settings.model import Settings, WebSettings
 from watchdog.web.api import create_app
 from watchdog.web.state import ServiceState
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from watchdog.cli.main import run
-from watchdog.demo.server import RECORDING
+from watchdog.replay.demo_server import RECORDING
 
 RULE = """
 id: {id}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import RECORDING, write_rule
-from watchdog.demo.server import ReplayServer
+from watchdog.replay.demo_server import ReplayServer
 from watchdog.scrape.recording import read
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from watchdog.history.history import History
+from watchdog.history.names import wanted
 from watchdog.model import Facts, Failure, Reason, Scrape
 from watchdog.scrape.exposition import SeriesCache, parse
-from watchdog.signals.history import History
-from watchdog.signals.names import wanted
 
 LABELS = 'model_name="m",engine="0"'
 

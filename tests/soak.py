@@ -18,21 +18,21 @@ from statistics import linear_regression
 from prometheus_client import generate_latest
 
 from tests.pagers import Pager
-from watchdog.demo.server import ReplayServer
-from watchdog.diagnosis.rules import RuleSet
+from tests.places import RECORDINGS
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import Incident, Scrape, Snapshot, Target
-from watchdog.monitor import Monitor
-from watchdog.notifiers import Notifiers
-from watchdog.outputs.metrics import Figures, registry
-from watchdog.outputs.store import Store
-from watchdog.rulebook import load_rules
+from watchdog.notify.notifiers import Notifiers
+from watchdog.replay.demo_server import ReplayServer
+from watchdog.report.bodies import diagnosis_body
+from watchdog.report.metrics import Figures, registry
+from watchdog.report.text import diagnosis_text
+from watchdog.rule.in_force import load_rules
+from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.scrape.recording import read, thin
-from watchdog.settings import Endpoint, load
-from watchdog.web.bodies import diagnosis_body
-from watchdog.web.text import diagnosis_text
+from watchdog.settings.model import Endpoint, load
+from watchdog.state.store import Store
 
-RECORDINGS = Path(__file__).parent / "recordings"
 # Between them incidents come and go, scrapes fail, and a server restarts.
 NAMES = ("kv-pool-exhausted", "restart", "dp-imbalance", "h200-prefill-interference")
 CYCLES = 10_000

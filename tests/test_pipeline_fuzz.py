@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.a_service import AService
 from tests.a_site import Answer, Site, a_site
+from tests.places import RECORDINGS, SAMPLES
+from watchdog.diagnosis.fleet import FLEET
 from watchdog.diagnosis.readings import LIMITS
-from watchdog.diagnosis.rules import RuleSet, load
-from watchdog.fleet import FLEET
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import (
     Expectations,
     Facts,
@@ -30,16 +30,15 @@ from watchdog.model import (
     State,
     Target,
 )
-from watchdog.monitor import Monitor
-from watchdog.outputs.alert import AlertBuilder, compact_json, dump_alert
-from watchdog.outputs.incident_text import dump_incident, load_incident
+from watchdog.notify.alert import AlertBuilder, compact_json, dump_alert
+from watchdog.report.bodies import DiagnosisBody
 from watchdog.resources import shipped_rules_directory
+from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read
 from watchdog.signals.catalogue import signal_names
-from watchdog.web.bodies import DiagnosisBody
+from watchdog.state.incident_text import dump_incident, load_incident
 
-SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.prom"))
-RECORDINGS = Path(__file__).parent / "recordings"
+SAMPLE_PAGES = sorted(SAMPLES.glob("*.prom"))
 NAME = "fuzzed"
 WALL = 1_790_000_000.0
 # Ours are closed sets; a server may fill these two and nothing else.
@@ -228,7 +227,7 @@ def story(name: str) -> tuple[bytes, ...]:
 
 def real_pages() -> list[bytes]:
     """One real page of each version, and some in the middle of a fault."""
-    told = [path.read_bytes() for path in SAMPLES]
+    told = [path.read_bytes() for path in SAMPLE_PAGES]
     names = ("kv-pool-exhausted", "dp-imbalance", "v0.8.5-V0-kv-pool-exhausted", "spec-decode")
     return told + [story(name)[60] for name in names]
 

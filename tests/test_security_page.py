@@ -5,14 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from watchdog import schedule, serving, strict_yaml
-from watchdog import settings as our_settings
-from watchdog.diagnosis import grammar, incidents, rule_file, rules
+from watchdog import strict_yaml
+from watchdog.diagnosis import incidents
+from watchdog.history import history, layout
+from watchdog.http import client, post
+from watchdog.language import grammar
 from watchdog.logs import MAX_VALUE_CHARACTERS
-from watchdog.outputs import alert, alertmanager, metrics, post, receiver
-from watchdog.scrape import client, exposition, fetch, recording
-from watchdog.settings import Settings
-from watchdog.signals import history, layout
+from watchdog.notify import alert, alertmanager, receiver
+from watchdog.report import metrics
+from watchdog.rule import file as rule_file
+from watchdog.rule import rule_set
+from watchdog.scrape import exposition, fetch, recording
+from watchdog.service import process, schedule
+from watchdog.settings import model as our_settings
+from watchdog.settings.model import Settings
 from watchdog.web import api, auth, guard
 
 PAGE = (Path(__file__).parent.parent / "SECURITY.md").read_text()
@@ -68,8 +74,8 @@ FIXED = {
     "targets that may hang at once before others wait": f"{schedule.MAX_THREADS}",
     "query": f"{guard.MAX_QUERY_BYTES:,} bytes",
     "path": characters(guard.MAX_PATH_CHARACTERS),
-    "time to send the head of a request": seconds(serving.HEAD_SECONDS),
-    "time a connection may be idle": seconds(serving.KEEP_ALIVE_SECONDS),
+    "time to send the head of a request": seconds(process.HEAD_SECONDS),
+    "time a connection may be idle": seconds(process.KEEP_ALIVE_SECONDS),
     "incidents in one answer": f"{api.MAX_LISTED:,}",
     "alerts in one post of a caller": f"{receiver.ALERTS_AT_MOST:,}",
     "`Authorization` header": characters(auth.MAX_HEADER_CHARACTERS),
@@ -78,7 +84,7 @@ FIXED = {
     "a rule": size(rule_file.MAX_BYTES),
     "depth of a rule": f"{rule_file.MAX_NESTING}",
     "entries of one mapping or list in a rule": f"{rule_file.MAX_ENTRIES}",
-    "rules in one directory": f"{rules.MAX_FILES}",
+    "rules in one directory": f"{rule_set.MAX_FILES}",
     "a clause": characters(grammar.MAX_LENGTH),
     "depth of a clause": f"{grammar.MAX_NESTING}",
     "a secret for a target or a receiver": size(client.SECRET_BYTES),
@@ -90,7 +96,7 @@ FIXED = {
     "an alert's annotation": characters(alert.MAX_ANNOTATION_CHARACTERS),
     "a label in our metrics": characters(metrics.MAX_LABEL_CHARACTERS),
     "a value in a log line": characters(MAX_VALUE_CHARACTERS),
-    "time to deliver what waits, when told to stop": seconds(serving.DRAIN_SECONDS),
+    "time to deliver what waits, when told to stop": seconds(process.DRAIN_SECONDS),
 }
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from functools import cache
 
-from watchdog.diagnosis.rules import RuleSet, load
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import Expectations, Scrape, Snapshot, State, Target
-from watchdog.monitor import Monitor
 from watchdog.resources import shipped_rules_directory
+from watchdog.rule.rule_set import RuleSet, load
 from watchdog.signals.catalogue import signal_names
 
 

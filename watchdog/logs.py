@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from watchdog.encoding import timestamp
+from watchdog.text import timestamp
 
 MAX_VALUE_CHARACTERS = 2000
 # What every record has; anything else came in by `extra` and is a field of the event.

@@ -2,14 +2,14 @@
 
 import timeit
 from collections.abc import Callable
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.places import RECORDINGS
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read
 
-RECORDING = Path(__file__).parents[1] / "recordings" / "h200-healthy.jsonl.xz"
+RECORDING = RECORDINGS / "h200-healthy.jsonl.xz"
 ROUNDS = 20
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 
 from tests.bench.step import pages
-from watchdog.demo.server import ReplayServer
+from watchdog.replay.demo_server import ReplayServer
 
 SECONDS = 20.0
 INTERVAL_SECONDS = 0.5

@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
+from tests.places import RECORDINGS
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import Scrape, Target
-from watchdog.monitor import Monitor
-from watchdog.rulebook import load_rules
+from watchdog.rule.in_force import load_rules
 from watchdog.scrape.recording import read, thin
-from watchdog.settings import RuleSettings
+from watchdog.settings.model import RuleSettings
 
-RECORDINGS = Path(__file__).parents[1] / "recordings"
 NAMES = ("h200-healthy", "h200-prefill-interference", "kv-pool-exhausted", "dp-imbalance")
 INTERVAL_SECONDS = 5.0
 ROUNDS = 5

@@ -4,11 +4,11 @@ import time
 from contextlib import ExitStack
 
 from tests.bench.step import pages
-from watchdog.demo.server import ReplayServer
-from watchdog.rulebook import load_rules
+from watchdog.replay.demo_server import ReplayServer
+from watchdog.rule.in_force import load_rules
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings import Settings, load
-from watchdog.watch import Watch
+from watchdog.service.watch import Watch
+from watchdog.settings.model import Settings, load
 
 COUNTS = (1, 10, 100)
 ROUNDS = 6

@@ -1,23 +1,22 @@
 """A signal and its PromQL mean the same: both over one recording, the PromQL in a real Prometheus."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.contract.programs import Process, free_port, get, program, run
+from tests.places import RECORDINGS
+from watchdog.history.history import History
+from watchdog.history.names import wanted
+from watchdog.history.span import baseline_span, life_span, now_span, recent_span
 from watchdog.model import Lookup, Scrape, Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read, thin
 from watchdog.signals.algebra import View
 from watchdog.signals.catalogue import formula, lookup_of
-from watchdog.signals.history import History
-from watchdog.signals.names import wanted
-from watchdog.signals.span import baseline_span, life_span, now_span, recent_span
 
-RECORDINGS = Path(__file__).parent.parent / "recordings"
 # Prometheus extrapolates to the edges of its window, and its window may lack the page at the far edge.
 TOLERANCE = 0.12
 SIGNALS = (

@@ -19,10 +19,10 @@ from tests.pagers import Inbox, Post, incident, running
 from tests.waiting import until
 from tests.watching import monitor, shipped_rules
 from watchdog.model import Severity, State
-from watchdog.outputs.alertmanager import AlertmanagerSender
-from watchdog.outputs.webhook import WebhookSender
+from watchdog.notify.alertmanager import AlertmanagerSender
+from watchdog.notify.webhook import WebhookSender
 from watchdog.scrape.recording import read, thin
-from watchdog.settings import AlertmanagerSettings, WebhookSettings
+from watchdog.settings.model import AlertmanagerSettings, WebhookSettings
 
 RECORDING = ROOT / "tests" / "recordings" / "h200-kv-pool-exhausted.jsonl.xz"
 

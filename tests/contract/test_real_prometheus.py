@@ -14,8 +14,8 @@ from tests.a_service import AService, a_service, down, healthy, snapshot
 from tests.a_site import a_site
 from tests.contract.programs import ROOT, Prometheus, get, program, run
 from tests.waiting import until
-from watchdog.outputs.metrics import Figures
-from watchdog.outputs.outbox import Statistics
+from watchdog.notify.outbox import Statistics
+from watchdog.report.metrics import Figures
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 

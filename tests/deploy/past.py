@@ -12,14 +12,14 @@ from typing import Any
 import requests
 from prometheus_client import generate_latest
 
-from watchdog.diagnosis.rules import RuleSet
+from watchdog.diagnosis.target import Monitor
 from watchdog.model import Incident, Scrape, Snapshot, Target
-from watchdog.monitor import Monitor
-from watchdog.outputs.metrics import Figures, registry
-from watchdog.outputs.outbox import Statistics
-from watchdog.rulebook import load_rules
+from watchdog.notify.outbox import Statistics
+from watchdog.report.metrics import Figures, registry
+from watchdog.rule.in_force import load_rules
+from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.recording import read, thin
-from watchdog.settings import RuleSettings
+from watchdog.settings.model import RuleSettings
 
 from .loopback import free_port
 from .programs import run

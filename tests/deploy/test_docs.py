@@ -13,10 +13,10 @@ import typer
 import yaml
 
 from watchdog.cli.main import app as command_line
-from watchdog.diagnosis.rules import load as load_rules
 from watchdog.resources import shipped_rules_directory
-from watchdog.settings import Settings
-from watchdog.settings import load as load_settings
+from watchdog.rule.rule_set import load as load_rules
+from watchdog.settings.model import Settings
+from watchdog.settings.model import load as load_settings
 from watchdog.signals.catalogue import signal_names
 from watchdog.web.api import create_app
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from watchdog.settings import load
+from watchdog.settings.model import load
 
 from .objects import Object, named, of_kind, read, validate
 from .programs import Programs, run

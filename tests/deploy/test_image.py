@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 
-from watchdog.demo.server import demo_server
+from watchdog.replay.demo_server import demo_server
 
 from .image_build import BASE, IMAGE, Builder, base_archive, size_bytes, write_context
 from .loopback import free_port

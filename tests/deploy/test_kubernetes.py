@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from watchdog.rulebook import load_rules
-from watchdog.settings import RuleSettings, load
+from watchdog.rule.in_force import load_rules
+from watchdog.settings.model import RuleSettings, load
 from watchdog.web.guard import Hosts
 
 from .objects import Object, containers, named, of_kind, pod_templates, read, validate

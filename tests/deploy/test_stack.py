@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from watchdog.settings import load
+from watchdog.settings.model import load
 
 from .programs import run
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from watchdog.cli.main import app
-from watchdog.settings import load
+from watchdog.settings.model import load
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"

@@ -38,7 +38,7 @@ from tests.servers import (
 )
 from watchdog.model import Failure, Reason, Scrape
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings import Endpoint
+from watchdog.settings.model import Endpoint
 
 PAGE = b"vllm:num_requests_running 1\n" * 10
 DEADLINE_SECONDS = 0.5

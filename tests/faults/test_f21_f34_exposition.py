@@ -10,7 +10,7 @@ from tests.servers import Server, answer, serving
 from watchdog.model import Page, Reason
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings import Endpoint
+from watchdog.settings.model import Endpoint
 
 
 def wanted(name: str) -> bool:

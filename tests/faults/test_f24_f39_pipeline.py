@@ -10,11 +10,11 @@ from prometheus_client import generate_latest
 from tests.a_service import AService
 from tests.pages import LABELS, failed, histogram, page, scrape
 from tests.watching import firing, monitor, shipped_rules, watch
+from watchdog.history.layout import MOST_ENGINES
 from watchdog.model import Snapshot, State
-from watchdog.outputs.metrics import registry
-from watchdog.signals.layout import MOST_ENGINES
-from watchdog.web.bodies import diagnosis_body
-from watchdog.web.text import diagnosis_text
+from watchdog.report.bodies import diagnosis_body
+from watchdog.report.metrics import registry
+from watchdog.report.text import diagnosis_text
 
 BOUNDS = (0.1, 1.0, 10.0, inf)
 

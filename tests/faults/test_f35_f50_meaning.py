@@ -1,17 +1,15 @@
 """Time and series (F35 to F43), and what vLLM's figures mean (F44 to F50)."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.pages import LABELS, failed, histogram, line, page, scrape
 from tests.watching import firing, lead, monitor, watch
+from watchdog.history.layout import Selector
+from watchdog.history.span import now_span
 from watchdog.model import Reason, Scrape, State, Subject, Verdict
-from watchdog.signals.layout import Selector
-from watchdog.signals.span import now_span
 
-RECORDINGS = Path(__file__).parent.parent / "recordings"
 SECOND = 'model_name="m",engine="1"'
 
 
@@ -193,10 +191,10 @@ def test_f47_a_metric_the_version_lacks_makes_a_rule_blind_and_says_so() -> None
 
 
 def test_f48_several_faults_at_once_make_one_lead_with_the_rest_below() -> None:
-    from tests.test_recordings import RECORDINGS as ALL
+    from tests.lives.test_recordings import FILES
     from watchdog.scrape.recording import read, thin
 
-    path = next(path for path in ALL if path.name.startswith("h200-kv-pool-exhausted"))
+    path = next(path for path in FILES if path.name.startswith("h200-kv-pool-exhausted"))
     last = watch(thin(read(path)[1], 5))[-1]
     assert lead(last) == "kv-pool-exhausted"
     assert last.lead_incident is not None

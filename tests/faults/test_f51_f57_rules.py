@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.diagnosis import rule_file
-from watchdog.diagnosis.rule_file import RuleFile
-from watchdog.diagnosis.rule_reader import read_rule
-from watchdog.diagnosis.rules import RuleSet, digest, load
 from watchdog.errors import RuleError, RuleFault
+from watchdog.rule import file as rule_file
+from watchdog.rule.file import RuleFile
+from watchdog.rule.reader import read_rule
+from watchdog.rule.rule_set import RuleSet, digest, load
 
 SIGNALS = frozenset({"waiting", "kv_usage_ratio"})
 RULE = """\

@@ -7,9 +7,9 @@ import pytest
 
 from tests.a_service import a_service, rules
 from tests.a_site import a_site
-from watchdog.diagnosis.rules import RuleSet
 from watchdog.errors import ConfigError
-from watchdog.settings import load, redacted
+from watchdog.rule.rule_set import RuleSet
+from watchdog.settings.model import load, redacted
 
 SECRET = "tok3n-that-nobody-may-see"
 

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lives import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
 from tests.pagers import WALL, Inbox, Pager, Post, Reply, incident, resolved, running, unix
 from tests.servers import closed_port
+from tests.state.kill_drill import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
 from tests.waiting import until
 from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
-from watchdog.diagnosis.rule import evaluate
-from watchdog.diagnosis.rules import load
 from watchdog.model import Evidence, Key, Severity, State, Transition, Truth
-from watchdog.outputs.alertmanager import AlertmanagerSender
-from watchdog.outputs.outbox import Delivery, Outbox, Parcel, stop_all
-from watchdog.outputs.store import FILE_NAME, Store
-from watchdog.settings import AlertmanagerSettings
+from watchdog.notify.alertmanager import AlertmanagerSender
+from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
+from watchdog.rule.rule import evaluate
+from watchdog.rule.rule_set import load
+from watchdog.settings.model import AlertmanagerSettings
+from watchdog.state.store import FILE_NAME, Store
 
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(["tests.lives"])
+FORK.set_forkserver_preload(["tests.state.kill_drill"])
 
 
 def sender(*urls: str, **others: Any) -> AlertmanagerSender:

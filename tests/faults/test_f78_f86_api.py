@@ -26,8 +26,8 @@ from tests.servers import Server, answer, hang, request, serving
 from tests.waiting import until
 from watchdog import logs
 from watchdog.model import Target, Verdict
-from watchdog.service import Service
-from watchdog.settings import RuleSettings, Settings, TargetSettings, load, redacted
+from watchdog.service.service import Service
+from watchdog.settings.model import RuleSettings, Settings, TargetSettings, load, redacted
 
 PAGE = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n"
 EVERY_PATH = (

@@ -20,7 +20,7 @@ from tests.commands import write_rule
 from tests.pagers import Inbox, Pager, Reply
 from tests.servers import Server, answer, hang, request, serving
 from tests.waiting import until
-from watchdog.demo.server import ReplayServer
+from watchdog.replay.demo_server import ReplayServer
 
 ADDRESS = re.compile(r"address=(http://\S+)")
 # Starting takes a second; on a busy machine more.

@@ -9,11 +9,11 @@ import pytest
 
 from tests.pages import scrape
 from tests.watching import firing, lead, monitor, watch
+from watchdog.facts.version import fingerprint, version
+from watchdog.history.names import CORE, spellings, wanted
 from watchdog.model import Snapshot, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read, thin
-from watchdog.signals.names import CORE, spellings, wanted
-from watchdog.signals.version import fingerprint, version
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parent.parent

@@ -7,8 +7,8 @@ import typer
 import yaml
 
 from watchdog.cli.console import ConfigOption, Form, FormOption, complain, say, say_json
-from watchdog.rulebook import load_rules
-from watchdog.settings import RuleSettings, load, redacted
+from watchdog.rule.in_force import load_rules
+from watchdog.settings.model import RuleSettings, load, redacted
 
 app = typer.Typer(add_completion=False)
 

@@ -13,7 +13,7 @@ import typer
 
 from watchdog.logs import escape
 from watchdog.model import Verdict
-from watchdog.settings_values import duration
+from watchdog.settings.values import duration
 
 # What a shell reports for a program whose reader left: 128 + SIGPIPE.
 GONE = 141

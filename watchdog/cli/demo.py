@@ -8,8 +8,8 @@ import typer
 from watchdog.cli.console import say
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.cli.serve import PortOption, leave, serve_until_told
-from watchdog.demo.server import CALM_SECONDS, demo_server
-from watchdog.settings import Settings, load
+from watchdog.replay.demo_server import CALM_SECONDS, demo_server
+from watchdog.settings.model import Settings, load
 
 app = typer.Typer(add_completion=False)
 

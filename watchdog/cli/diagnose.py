@@ -25,18 +25,18 @@ from watchdog.cli.console import (
 from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.rules import RuleSet
+from watchdog.diagnosis.target import Monitor
 from watchdog.errors import ConfigError, RecordingError
 from watchdog.logs import escape
 from watchdog.model import Snapshot, Target, Verdict
-from watchdog.monitor import Monitor
-from watchdog.replay import replay
-from watchdog.rulebook import load_rules, with_directories
+from watchdog.replay.replay import replay
+from watchdog.report.bodies import diagnosis_body
+from watchdog.report.text import WIDTH, diagnosis_text
+from watchdog.rule.in_force import load_rules, with_directories
+from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
-from watchdog.settings import ScrapeSettings, Settings
-from watchdog.web.bodies import diagnosis_body
-from watchdog.web.text import WIDTH, diagnosis_text
+from watchdog.settings.model import ScrapeSettings, Settings
 
 MAX_THREADS = 32
 ONE_PAGE = (

@@ -7,8 +7,8 @@ import requests
 import typer
 
 from watchdog.cli.console import ConfigOption, complain
-from watchdog.scrape.client import system_words, underlying
-from watchdog.settings import WebSettings, load
+from watchdog.http.client import system_words, underlying
+from watchdog.settings.model import WebSettings, load
 
 app = typer.Typer(add_completion=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from watchdog.clock import steady_seconds
 from watchdog.model import Target
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings import Settings, load
+from watchdog.settings.model import Settings, load
 
 
 def settings_for(urls: Sequence[str], config: Path | None, interval_seconds: float | None) -> Settings:

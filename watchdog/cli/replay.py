@@ -9,14 +9,14 @@ import typer
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
 from watchdog.cli.rule_settings import rule_settings
-from watchdog.diagnosis.instruction import instruction
-from watchdog.diagnosis.rules import RuleSet
-from watchdog.encoding import finite_values
 from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
-from watchdog.replay import Episode, Moment, Replay, replay
-from watchdog.rulebook import load_rules
+from watchdog.remedy.instruction import instruction
+from watchdog.replay.replay import Episode, Moment, Replay, replay
+from watchdog.rule.in_force import load_rules
+from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.recording import Recording, read, thin
+from watchdog.text import finite_values
 
 WIDTH = 100
 INDENT = 6

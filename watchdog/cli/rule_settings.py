@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from watchdog.rulebook import with_directories
-from watchdog.settings import RuleSettings, load
+from watchdog.rule.in_force import with_directories
+from watchdog.settings.model import RuleSettings, load
 
 
 def rule_settings(more: Sequence[Path] | None) -> RuleSettings:

@@ -9,17 +9,17 @@ import typer
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
 from watchdog.cli.rule_settings import rule_settings
-from watchdog.diagnosis.nearest import nearest
-from watchdog.diagnosis.rule import Rule
-from watchdog.diagnosis.rule_test import RuleTestResult, test_rule
-from watchdog.diagnosis.rules import lacking_tests
 from watchdog.errors import RuleError, WatchdogError
-from watchdog.handbook import cause_page
-from watchdog.rulebook import load_rules
-from watchdog.settings import RuleSettings
+from watchdog.language.nearest import nearest
+from watchdog.rule.docs import cause_page
+from watchdog.rule.in_force import load_rules
+from watchdog.rule.own_tests import RuleTestResult, test_rule
+from watchdog.rule.rule import Rule
+from watchdog.rule.rule_set import lacking_tests
+from watchdog.settings.model import RuleSettings
 
 if TYPE_CHECKING:
-    from watchdog.score import PhaseScore, Totals
+    from watchdog.replay.score import PhaseScore, Totals
 
 app = typer.Typer(
     add_completion=False,
@@ -118,7 +118,7 @@ def score_recordings(
     idle, healthy-busy, healthy-bursty, prefill-chunked (nothing may fire) and recovery (not judged).
     """
     from watchdog.cli.replay import replay_file  # noqa: PLC0415 - only this command needs the pipeline
-    from watchdog.score import score, totals  # noqa: PLC0415
+    from watchdog.replay.score import score, totals  # noqa: PLC0415
 
     rules = load_rules(rule_settings(more))
     known = {rule.id for rule in rules.rules}

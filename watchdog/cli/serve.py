@@ -11,9 +11,9 @@ import typer
 from watchdog import logs
 from watchdog.cli.console import ConfigOption
 from watchdog.cli.namesake import refuse_namesake
-from watchdog.service import Service
-from watchdog.serving import Signals, WebServer, listen, run
-from watchdog.settings import Settings, load
+from watchdog.service.process import Signals, WebServer, listen, run
+from watchdog.service.service import Service
+from watchdog.settings.model import Settings, load
 from watchdog.web.api import create_app
 
 log = logging.getLogger(__name__)

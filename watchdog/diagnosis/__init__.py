@@ -1,1 +1,1 @@
-"""From signals to findings, and from findings to incidents."""
+"""The pure step: findings, incidents and readings of a target and of a fleet."""

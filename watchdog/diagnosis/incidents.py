@@ -6,8 +6,6 @@ Time is always an argument. `at` is monotonic and only ever subtracted; `wall` i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from watchdog.diagnosis.rule import Rule
-from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import (
     SEVERITY_RANK,
     Finding,
@@ -19,6 +17,8 @@ from watchdog.model import (
     Transition,
     Truth,
 )
+from watchdog.rule.rule import Rule
+from watchdog.rule.rule_set import RuleSet
 
 # Resolved incidents stay visible as long as Prometheus goes on sending a resolved alert.
 RESOLVED_RETENTION_SECONDS = 900.0

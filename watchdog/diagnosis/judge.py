@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from watchdog.diagnosis.launch import ServerContext
-from watchdog.diagnosis.remedies import offer
-from watchdog.diagnosis.rule import Rule, evaluate
-from watchdog.diagnosis.template import render_text
+from watchdog.facts.launch import ServerContext
+from watchdog.language.template import render_text
 from watchdog.model import BlindRule, Finding, Lookup, Subject, Truth
+from watchdog.remedy.offer import offer
+from watchdog.rule.rule import Rule, evaluate
 from watchdog.signals.catalogue import metrics_of
 
 

@@ -1,1 +1,1 @@
-"""Reads pages: from a server (`fetch`), from a file (`recording`); their text into values (`exposition`)."""
+"""Pages in: from a server (`fetch`), from a file (`recording`); their text into values (`exposition`)."""

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 from urllib3.exceptions import HTTPError, IncompleteRead, LocationParseError, ProtocolError
 
-from watchdog.model import Facts, Failure, Reason, Scrape
-from watchdog.scrape.client import (
+from watchdog.http.client import (
     CertificateFileError,
     SecretFileError,
     authorization,
@@ -25,9 +24,10 @@ from watchdog.scrape.client import (
     system_words,
     underlying,
 )
-from watchdog.scrape.wire import Adapter, Stage, Wire
-from watchdog.settings import Endpoint
-from watchdog.settings_values import redact_url, split_user_info
+from watchdog.http.wire import Adapter, Stage, Wire
+from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.settings.model import Endpoint
+from watchdog.settings.values import redact_url, split_user_info
 
 ACCEPT = "text/plain;version=0.0.4"
 READ_BYTES = 64 * 1024

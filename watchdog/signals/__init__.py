@@ -1,1 +1,1 @@
-"""From pages to signals: names over vLLM's versions, bounded history, and the algebra of windows."""
+"""Numbers from history and facts, by name."""

@@ -11,11 +11,11 @@ from functools import cache
 from itertools import pairwise
 from math import ceil, isfinite, isinf, isnan
 
+from watchdog.history.layout import WHOLE_TARGET, Frame, Selector
+from watchdog.history.names import spellings
+from watchdog.history.number import AtLeast
+from watchdog.history.span import Span
 from watchdog.model import Subject
-from watchdog.signals.layout import WHOLE_TARGET, Frame, Selector
-from watchdog.signals.names import spellings
-from watchdog.signals.number import AtLeast
-from watchdog.signals.span import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from watchdog.history.layout import Selector
 from watchdog.model import Lookup
 from watchdog.signals.algebra import (
     Age,
@@ -42,7 +43,6 @@ from watchdog.signals.algebra import (
     WholeSteps,
     WindowSeconds,
 )
-from watchdog.signals.layout import Selector
 
 BASELINE = "_baseline"
 

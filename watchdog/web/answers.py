@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from watchdog.encoding import scalar_text
-from watchdog.web.bodies import Body, ErrorBody, ErrorDetail, plain
+from watchdog.report.bodies import Body, ErrorBody, ErrorDetail, plain
+from watchdog.text import scalar_text
 
 SAFE_HEADERS = {
     "cache-control": "no-store",

@@ -18,14 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from watchdog import __version__
-from watchdog.encoding import scalar_text
 from watchdog.model import Incident, State, Target, Transition
-from watchdog.outputs.receiver import ALERTS_AT_MOST, ForwardError
-from watchdog.settings import Settings
-from watchdog.settings_values import duration
-from watchdog.web import page
-from watchdog.web.answers import BodyResponse, MappingResponse, error_response
-from watchdog.web.bodies import (
+from watchdog.notify.receiver import ALERTS_AT_MOST, ForwardError
+from watchdog.report.bodies import (
     DiagnosisBody,
     ErrorBody,
     HealthBody,
@@ -46,9 +41,14 @@ from watchdog.web.bodies import (
     status_body,
     transition_body,
 )
+from watchdog.report.text import diagnosis_text
+from watchdog.settings.model import Settings
+from watchdog.settings.values import duration
+from watchdog.text import scalar_text
+from watchdog.web import page
+from watchdog.web.answers import BodyResponse, MappingResponse, error_response
 from watchdog.web.guard import Guard
 from watchdog.web.state import ServiceState
-from watchdog.web.text import diagnosis_text
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LISTED = 1000

@@ -7,7 +7,7 @@ import hmac
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog.settings import WebSettings
+from watchdog.settings.model import WebSettings
 
 MAX_HEADER_CHARACTERS = 8192
 MAX_SECRET_BYTES = 8192

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from watchdog.encoding import scalar_text
-from watchdog.settings import WebSettings
+from watchdog.settings.model import WebSettings
+from watchdog.text import scalar_text
 from watchdog.web.answers import SAFE_HEADERS, error_response
 from watchdog.web.auth import Door
 

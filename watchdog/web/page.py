@@ -7,11 +7,11 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
-from watchdog.diagnosis.instruction import is_told, setting_text
-from watchdog.encoding import scalar_text
-from watchdog.signals.number import seconds_text
-from watchdog.web import text
-from watchdog.web.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
+from watchdog.history.number import seconds_text
+from watchdog.remedy.instruction import is_told, setting_text
+from watchdog.report import text
+from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
+from watchdog.text import scalar_text
 
 REFRESH_SECONDS = 5
 

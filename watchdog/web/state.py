@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from watchdog.diagnosis.rules import RuleSet
 from watchdog.model import Incident, Snapshot, State, Target, Transition
-from watchdog.outputs.receiver import Received
+from watchdog.notify.receiver import Received
+from watchdog.rule.rule_set import RuleSet
 
 
 class IncidentHistory(Protocol):

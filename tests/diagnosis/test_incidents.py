@@ -1,0 +1,723 @@
+"""The life of an incident, for any sequence of answers: properties first, then the cases people ask about."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watchdog.diagnosis import incidents
+from watchdog.diagnosis.incidents import (
+    AFTERMATH_SECONDS,
+    GAP_SECONDS,
+    GONE_SECONDS,
+    RESOLVED_RETENTION_SECONDS,
+    IncidentBook,
+    OpenIncident,
+    explains,
+    related,
+)
+from watchdog.language.template import Template
+from watchdog.model import Finding, Key, Scope, Severity, State, Subject, Truth
+from watchdog.rule.rule import Rule
+from watchdog.rule.rule_set import RuleSet
+
+YES, NO, UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
+ENGINE = Subject("t", "m", "0")
+TARGET = Subject("t")
+
+
+def rule(
+    identity: str = "cause",
+    wait: float = 10,
+    keep: float = 20,
+    severity: Severity = Severity.WARNING,
+    explains: Sequence[str] = (),
+    scope: Scope = Scope.ENGINE,
+) -> Rule:
+    return Rule(
+        id=identity,
+        title=identity,
+        severity=severity,
+        raise_to=None,
+        scope=scope,
+        for_seconds=wait,
+        keep_firing_seconds=keep,
+        parameters={},
+        when=(),
+        unless=(),
+        explains=tuple(explains),
+        cause=Template.read("", ()),
+        remedies=(),
+        unhelpful=(),
+        false_positives=(),
+        references=(),
+        tests=(),
+        path=Path("made.yaml"),
+    )
+
+
+def book(*rules: Rule) -> IncidentBook:
+    return IncidentBook(RuleSet(rules or (rule(),), "digest"))
+
+
+def says(
+    truth: Truth, identity: str = "cause", subject: Subject = ENGINE, severity: Severity = Severity.WARNING
+) -> Finding:
+    return Finding(identity, subject, truth, severity, cause=f"{identity} because")
+
+
+def play(
+    one: IncidentBook, answers: Sequence[Truth], interval: float = 5.0, begin: float = 0.0
+) -> list[State | None]:
+    """The state after each answer."""
+    states: list[State | None] = []
+    for index, truth in enumerate(answers):
+        at = begin + index * interval
+        one.update([says(truth)], at, 1e9 + at)
+        live = [incident.state for incident in one.incidents() if incident.state is not State.RESOLVED]
+        states.append(live[0] if live else None)
+    return states
+
+
+answers = st.lists(st.sampled_from([YES, NO, UNKNOWN]), max_size=40)
+
+
+@given(answers, st.sampled_from([0.0, 5.0, 7.0, 30.0]), st.sampled_from([1.0, 5.0, 15.0]))
+def test_nothing_fires_before_its_rule_held_for_its_time(
+    given_answers: list[Truth], wait: float, interval: float
+) -> None:
+    held = 0.0
+    before = NO
+    firing = False
+    for truth, state in zip(given_answers, play(book(rule(wait=wait)), given_answers, interval), strict=True):
+        held = held + interval if truth is YES and before is YES else (0.0 if truth is NO else held)
+        if state is State.FIRING and not firing:
+            assert truth is YES
+            assert held >= wait - 1e-6
+        firing, before = state is State.FIRING, truth
+
+
+@given(answers)
+def test_unknown_neither_fires_nor_resolves(given_answers: list[Truth]) -> None:
+    previous: State | None = None
+    states = play(book(rule(wait=5, keep=5)), given_answers)
+    for truth, state in zip(given_answers, states, strict=True):
+        if truth is UNKNOWN:
+            assert state is previous
+        previous = state
+
+
+@given(answers)
+def test_the_same_answers_give_the_same_incidents(given_answers: list[Truth]) -> None:
+    first, second = book(), book()
+    play(first, given_answers)
+    play(second, given_answers)
+    assert first.incidents() == second.incidents()
+
+
+@given(answers, st.integers(0, 39))
+def test_a_restart_at_any_moment_keeps_identity_and_start(given_answers: list[Truth], cut: int) -> None:
+    one = book()
+    play(one, given_answers[:cut])
+    stored = [incident for incident in one.incidents() if incident.state is not State.RESOLVED]
+    pending = one.pending_seconds()
+    other = book()
+    other.restore([OpenIncident(incident, pending[incident.key]) for incident in stored], 1000.0)
+    after = {incident.key: incident for incident in other.incidents()}
+    assert after.keys() == {incident.key for incident in stored}
+    for incident in stored:
+        assert after[incident.key].firing_since == incident.firing_since
+        assert after[incident.key].pending_since == incident.pending_since
+    other.update([says(UNKNOWN)], 2000.0, 2e9)
+    assert {incident.key: incident.state for incident in other.incidents()} == {
+        incident.key: incident.state for incident in stored
+    }
+
+
+def test_pending_then_firing_then_resolved() -> None:
+    states = play(book(), [YES, YES, YES, NO, NO, NO, NO, NO, NO])
+    pending, firing = State.PENDING, State.FIRING
+    assert states == [pending, pending, firing, firing, firing, firing, firing, None, None]
+
+
+def test_without_a_wait_it_fires_at_once() -> None:
+    assert play(book(rule(wait=0)), [YES]) == [State.FIRING]
+
+
+def test_one_no_ends_pending() -> None:
+    assert play(book(), [YES, YES, NO, YES, YES]) == [
+        State.PENDING,
+        State.PENDING,
+        None,
+        State.PENDING,
+        State.PENDING,
+    ]
+
+
+def test_a_yes_in_between_begins_the_quiet_time_anew() -> None:
+    states = play(book(rule(wait=0, keep=10)), [YES, NO, NO, YES, NO, NO, NO])
+    assert states == [State.FIRING] * 6 + [None]
+
+
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    one = book(rule(wait=30))
+    one.update([says(YES)], 0, 0)
+    one.update([says(YES)], GAP_SECONDS + 600, 0)
+    assert one.incidents()[0].state is State.PENDING
+
+
+def test_the_transitions_tell_each_change_once() -> None:
+    one = book(rule(wait=5, keep=5))
+    seen: list[tuple[State | None, State, float]] = []
+    for index, truth in enumerate([YES, YES, YES, NO, NO, NO]):
+        changes = one.update([says(truth)], 5.0 * index, 100 + 5.0 * index)
+        seen.extend((change.before, change.incident.state, change.at) for change in changes)
+    assert seen == [
+        (None, State.PENDING, 100),
+        (State.PENDING, State.FIRING, 105),
+        (State.FIRING, State.RESOLVED, 120),
+    ]
+
+
+def test_an_end_is_never_before_its_beginning_even_if_the_clock_was_set_back() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 5000)
+    (change,) = one.update([says(NO)], 5, 1000)
+    assert change.incident.resolved_at == 5000
+
+
+def test_the_unexplained_cause_leads_and_the_rest_hangs_below() -> None:
+    one = book(
+        rule("pool", 0, explains=["slow", "queue"]), rule("slow", 0), rule("queue", 0, explains=["slow"])
+    )
+    one.update([says(YES, "slow"), says(YES, "queue"), says(YES, "pool")], 0, 0)
+    lead, *others = one.incidents()
+    assert lead.key.rule == "pool"
+    assert lead.symptoms == ("queue", "slow")
+    assert {other.key.rule: other.explained_by for other in others} == {
+        "queue": ("pool",),
+        "slow": ("pool", "queue"),
+    }
+
+
+def test_a_pending_one_knows_what_explains_it_already() -> None:
+    one = book(rule("cause", wait=0, explains=["symptom"]), rule("symptom", wait=60), rule("other", wait=60))
+    one.update([says(YES), says(YES, "symptom"), says(YES, "other")], 0, 1e9)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {
+        "cause": (),
+        "symptom": ("cause",),
+        "other": (),
+    }
+    one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 5, 1e9 + 5)
+    one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 30, 1e9 + 30)
+    assert not any(each.explained_by for each in one.incidents())
+
+
+def test_what_holds_no_more_is_easing_until_it_ends_or_comes_back() -> None:
+    one = book(rule(wait=0, keep=20))
+    steps = ((YES, False), (NO, True), (YES, False), (NO, True), (UNKNOWN, False), (NO, True), (NO, True))
+    for index, (truth, easing) in enumerate(steps):
+        one.update([says(truth)], index * 5.0, 1e9 + index * 5.0)
+        assert one.incidents()[0].easing is easing
+    one.update([says(NO)], 60, 1e9 + 60)
+    (over,) = one.incidents()
+    assert (over.state, over.easing) == (State.RESOLVED, False)
+
+
+def test_worse_severity_leads_before_more_symptoms_before_age() -> None:
+    one = book(rule("old", 0), rule("wide", 0, explains=["symptom"]), rule("symptom", 0), rule("bad", 0))
+    one.update([says(YES, "old")], 0, 0)
+    one.update([says(YES, "old"), says(YES, "wide"), says(YES, "symptom")], 5, 5)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "wide"
+    one.update(
+        [says(YES, name) for name in ("old", "wide", "symptom")]
+        + [says(YES, "bad", severity=Severity.CRITICAL)],
+        10,
+        10,
+    )
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "bad"
+
+
+def test_info_neither_leads_nor_takes_the_lead_away() -> None:
+    one = book(rule("note", 0, severity=Severity.INFO, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "note", severity=Severity.INFO)], 0, 0)
+    assert one.lead() is None
+    one.update([says(YES, "note", severity=Severity.INFO), says(YES, "slow")], 5, 5)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "slow"
+
+
+def test_another_engine_explains_nothing_here() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other = Subject("t", "m", "1")
+    one.update([says(YES, "pool"), says(YES, "slow", other)], 0, 0)
+    assert all(not incident.explained_by for incident in one.incidents())
+
+
+def test_what_cannot_be_seen_hangs_below_why_it_cannot() -> None:
+    down = rule("down", 0, severity=Severity.CRITICAL, scope=Scope.TARGET)
+    one = book(rule("pool", 0, severity=Severity.CRITICAL), down)
+    one.update([says(YES, "pool", severity=Severity.CRITICAL)], 0, 0)
+    one.update([says(YES, "down", TARGET, Severity.CRITICAL)], 5, 5)
+    lead, other = one.incidents()
+    assert lead.key.rule == "down"
+    assert other.unknown
+    assert other.explained_by == ("down",)
+
+
+def test_symptoms_do_not_begin_in_the_wake_of_their_cause() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 5))
+    one.update([says(YES, "stall"), says(NO, "slow")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
+    one.update([says(NO, "stall"), says(YES, "slow")], 20, 20)
+    assert one.lead() is None
+    for at in range(25, 90, 5):
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "slow"
+
+
+def test_a_symptom_that_outlives_its_cause_stays_its_symptom_for_a_minute() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "stall"), says(YES, "slow")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
+    [slow] = [each for each in one.incidents() if each.state is State.FIRING]
+    assert slow.explained_by == ("stall",)
+    assert one.lead() == slow.key
+    one.update([says(NO, "stall"), says(YES, "slow")], 5 + AFTERMATH_SECONDS, 65)
+    assert one.incidents()[0].explained_by == ("stall",)
+    one.update([says(NO, "stall"), says(YES, "slow")], 6 + AFTERMATH_SECONDS, 66)
+    assert one.incidents()[0].explained_by == ()
+
+
+def test_a_notice_that_ended_holds_nothing_back_that_people_feel() -> None:
+    one = book(rule("shift", 0, keep=0, severity=Severity.INFO, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "shift", severity=Severity.INFO)], 0, 0)
+    one.update([says(NO, "shift", severity=Severity.INFO), says(YES, "slow")], 5, 5)
+    [slow] = [each for each in one.incidents() if each.key.rule == "slow"]
+    assert (slow.state, slow.explained_by) == (State.FIRING, ())
+
+
+def test_an_engine_that_is_gone_for_good_takes_its_incidents_along() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    one.update([], GONE_SECONDS - 1, 0)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([], GONE_SECONDS + 1, 0)
+    assert one.incidents()[0].state is State.RESOLVED
+
+
+def test_an_engine_behind_a_dead_target_is_not_gone() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    for at in range(0, 4000, 100):
+        one.still_there(at)
+        one.update([], at, at)
+    assert one.incidents()[0].state is State.FIRING
+
+
+@pytest.mark.parametrize(("wait", "state"), [(0, State.FIRING), (5, State.FIRING), (60, State.PENDING)])
+def test_new_rules_keep_what_still_meets_its_time(wait: float, state: State) -> None:
+    one = book(rule(wait=5))
+    play(one, [YES, YES, YES])
+    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    assert [incident.state for incident in one.incidents()] == [state]
+
+
+def test_a_rule_that_is_gone_resolves_its_incident_once() -> None:
+    one = book(rule(wait=0))
+    play(one, [YES])
+    one.replace_rules(RuleSet([rule("other")], "other"), 77)
+    changes = one.update([], 10, 80)
+    assert [(change.incident.key.rule, change.incident.state) for change in changes] == [
+        ("cause", State.RESOLVED)
+    ]
+    assert one.update([], 15, 85) == ()
+    assert one.incidents() == ()
+
+
+def test_severity_only_rises_while_it_fires() -> None:
+    one = book(rule(wait=0, severity=Severity.INFO))
+    seen = []
+    for at, severity in enumerate([Severity.INFO, Severity.WARNING, Severity.INFO, Severity.CRITICAL]):
+        changes = one.update([says(YES, severity=severity)], float(at), float(at))
+        seen.append((one.incidents()[0].severity, len(changes)))
+    assert seen == [(Severity.INFO, 1), (Severity.WARNING, 1), (Severity.WARNING, 0), (Severity.CRITICAL, 1)]
+
+
+def test_a_full_book_forgets_what_is_over_and_never_what_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidents, "MOST_INCIDENTS", 3)
+    one = book(rule(wait=0, keep=0))
+    engines = [Subject("t", "m", str(number)) for number in range(5)]
+
+    def step(at: float, *truths: Truth) -> dict[str, State]:
+        one.update([says(truth, subject=each) for each, truth in zip(engines, truths, strict=False)], at, at)
+        return {incident.key.engine: incident.state for incident in one.incidents()}
+
+    assert len(step(0, YES, YES, YES, YES)) == 3  # the fourth finds no room
+    assert step(5, NO, YES, NO, NO)["0"] is State.RESOLVED
+    firing, over = State.FIRING, State.RESOLVED
+    assert step(10, NO, YES, NO, YES) == {"1": firing, "2": over, "3": firing}  # the oldest made room
+    assert step(15, NO, YES, YES, YES) == {"1": firing, "2": firing, "3": firing}  # its own place is free
+    assert step(20, YES, YES, YES, YES) == {"1": firing, "2": firing, "3": firing}
+
+
+def test_what_is_over_stays_to_be_seen_for_a_quarter_of_an_hour() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 0)
+    one.update([says(NO)], 5, 5)
+    one.update([says(NO)], 905, 0)
+    assert [incident.state for incident in one.incidents()] == [State.RESOLVED]
+    one.update([says(NO)], 906, 0)
+    assert one.incidents() == ()
+
+
+def test_what_comes_again_is_new_and_outlives_the_time_of_the_one_before() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 0)
+    one.update([says(NO)], 5, 5)
+    one.update([says(YES)], 10, 10)
+    assert [(each.state, each.firing_since) for each in one.incidents()] == [(State.FIRING, 10)]
+    at = 10 + RESOLVED_RETENTION_SECONDS + 5
+    assert one.update([says(YES)], at, at) == ()
+    assert [(each.state, each.firing_since) for each in one.incidents()] == [(State.FIRING, 10)]
+
+
+def test_active_is_what_is_pending_or_firing_above_info() -> None:
+    one = book(rule(wait=0, keep=0), rule("note", 0, severity=Severity.INFO), rule("slow", 60))
+    other = Subject("t", "m", "1")
+    one.update([says(YES), says(YES, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 0, 0)
+    assert one.active() == {ENGINE, other}
+    one.update([says(NO), says(NO, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 5, 5)
+    assert one.active() == frozenset()
+
+
+subjects = st.sampled_from([TARGET, ENGINE, Subject("t", "m", "1"), Subject("t", "n", "0")])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), subjects, st.sampled_from(Severity), st.booleans()),
+        max_size=12,
+        unique_by=lambda each: each[:2],
+    )
+)
+def test_what_explains_what_is_as_if_each_was_held_against_all(
+    told: list[tuple[str, Subject, Severity, bool]],
+) -> None:
+    rules = [
+        rule("a", 0, explains="bc"),
+        rule("b", 0, explains="c"),
+        rule("c", 0),
+        rule("d", 0, explains="a"),
+    ]
+    one = book(*rules)
+    one.update([says(YES, name, subject, severity) for name, subject, severity, _ in told], 0, 0)
+    one.update([says(YES, name, subject, severity) for name, subject, severity, seen in told if seen], 5, 5)
+    firing = one.incidents()
+    known = RuleSet(rules, "digest")
+    for incident in related(firing, known):
+        symptoms = {other.key.rule for other in firing if incidents._explains(known, incident, other)}
+        causes = {other.key.rule for other in firing if incidents._explains(known, other, incident)}
+        assert set(incident.symptoms) == symptoms
+        assert set(incident.explained_by) == causes
+
+
+def test_the_wake_of_a_cause_ends_after_a_minute() -> None:
+    def state(later: float) -> State:
+        one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+        one.update([says(YES, "stall")], 0, 0)
+        one.update([says(NO, "stall")], 5, 5)
+        one.update([says(YES, "slow")], 5 + later, 5 + later)
+        return next(each.state for each in one.incidents() if each.key.rule == "slow")
+
+    assert state(AFTERMATH_SECONDS) is State.PENDING
+    assert state(AFTERMATH_SECONDS + 1) is State.FIRING
+
+
+def test_only_what_a_cause_explains_is_in_its_wake() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0), rule("other", 0))
+    one.update([says(YES, "stall")], 0, 0)
+    one.update([says(NO, "stall"), says(YES, "other"), says(YES, "slow")], 5, 5)
+    assert {each.key.rule: each.state for each in one.incidents() if each.state is not State.RESOLVED} == {
+        "other": State.FIRING,
+        "slow": State.PENDING,
+    }
+
+
+def test_a_pending_one_that_ends_is_told_as_over_and_is_gone() -> None:
+    one = book()
+    one.update([says(YES)], 0, 100)
+    [change] = one.update([says(NO)], 5, 105)
+    assert (change.before, change.incident.state, change.at) == (State.PENDING, State.RESOLVED, 105)
+    assert change.incident.resolved_at == 105
+    assert one.incidents() == ()
+
+
+def test_what_is_over_is_over_when_it_is_seen_to_be() -> None:
+    one = book(rule(wait=0, keep=0))
+    one.update([says(YES)], 0, 100)
+    [change] = one.update([says(NO)], 50, 150)
+    assert (change.incident.resolved_at, change.at) == (150, 150)
+
+
+def test_the_end_of_an_engine_that_is_gone_is_told_once_and_that_of_a_pending_one_never() -> None:
+    one = book(rule(wait=0), rule("slow", 60))
+    one.update([says(YES), says(YES, "slow")], 0, 0)
+    assert one.update([], GONE_SECONDS, 0) == ()
+    [change] = one.update([], GONE_SECONDS + 1, 700)
+    assert (change.incident.key.rule, change.before, change.at) == ("cause", State.FIRING, 700)
+    assert [each.key.rule for each in one.incidents()] == ["cause"]
+    assert one.update([], GONE_SECONDS + 2, 701) == ()
+
+
+def test_quiet_time_begins_at_nothing_after_each_yes() -> None:
+    states = play(book(rule(wait=0, keep=6)), [YES, NO, YES, NO, NO, NO])
+    assert states == [State.FIRING] * 5 + [None]
+
+
+@pytest.mark.parametrize(("gap", "state"), [(60, State.FIRING), (61, State.PENDING)])
+def test_a_gap_of_more_than_a_minute_is_no_time_that_was_watched(gap: float, state: State) -> None:
+    assert GAP_SECONDS == 60
+    one = book(rule(wait=60))
+    one.update([says(YES)], 0, 0)
+    one.update([says(YES)], gap, gap)
+    assert one.incidents()[0].state is state
+
+
+def test_a_clock_that_runs_backwards_takes_no_time_away() -> None:
+    one = book(rule(wait=10))
+    for at in (0, 8, 2, 4):
+        one.update([says(YES)], at, 0)
+    assert one.incidents()[0].state is State.FIRING
+
+
+def test_a_short_wait_is_a_wait() -> None:
+    assert play(book(rule(wait=0.5)), [YES, YES]) == [State.PENDING, State.FIRING]
+
+
+def test_a_cause_leads_even_where_what_it_explains_is_worse() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool"), says(YES, "slow", severity=Severity.CRITICAL)], 0, 0)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "pool"
+
+
+def test_the_older_of_two_equals_leads_and_then_the_first_by_name() -> None:
+    one = book(rule("b", 0), rule("a", 0), rule("c", 0))
+    one.update([says(YES, "c")], 0, 10)
+    one.update([says(YES, "a"), says(YES, "b"), says(YES, "c")], 5, 15)
+    assert [each.key.rule for each in one.incidents()] == ["c", "a", "b"]
+
+
+def test_incidents_are_in_order_of_state_then_severity_then_age() -> None:
+    names = ("over", "waits", "note", "young", "old", "bad")
+    one = book(*(rule(name, 60 if name == "waits" else 0, keep=0) for name in names))
+    said = {"old": Severity.WARNING, "over": Severity.WARNING}
+    one.update([says(YES, name, severity=each) for name, each in said.items()], 0, 0)
+    one.update([says(YES, "old"), says(NO, "over"), says(YES, "note", severity=Severity.INFO)], 5, 5)
+    later = {
+        "old": Severity.WARNING,
+        "young": Severity.WARNING,
+        "bad": Severity.CRITICAL,
+        "waits": Severity.CRITICAL,
+    }
+    one.update(
+        [says(YES, name, severity=each) for name, each in later.items()]
+        + [says(YES, "note", severity=Severity.INFO)],
+        10,
+        10,
+    )
+    assert [each.key.rule for each in one.incidents()] == ["bad", "old", "young", "note", "waits", "over"]
+
+
+def test_one_engine_explains_what_the_whole_target_feels_and_the_other_way_round() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool"), says(YES, "slow", TARGET)], 0, 0)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {"pool": (), "slow": ("pool",)}
+    other = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other.update([says(YES, "pool", TARGET), says(YES, "slow")], 0, 0)
+    assert {each.key.rule: each.symptoms for each in other.incidents()} == {"pool": ("slow",), "slow": ()}
+
+
+def test_what_cannot_be_seen_itself_explains_nothing_by_that() -> None:
+    one = book(rule("down", 0, scope=Scope.TARGET), rule("pool", 0))
+    one.update([says(YES, "down", TARGET), says(YES, "pool")], 0, 0)
+    one.update([], 5, 5)
+    assert all(each.unknown and not each.explained_by for each in one.incidents())
+    one.update([says(YES, "pool")], 10, 10)
+    assert all(not each.explained_by for each in one.incidents())
+
+
+def test_a_rule_that_is_not_known_has_no_incidents() -> None:
+    one = book()
+    assert one.update([says(YES, "stranger")], 0, 0) == ()
+    one.restore([], 0)
+    assert one.incidents() == ()
+
+
+def test_incidents_of_rules_that_are_gone_are_not_taken_up() -> None:
+    before = book(rule("old", 0))
+    before.update([says(YES, "old")], 0, 0)
+    after = book(rule("new", 0))
+    after.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
+    assert after.incidents() == ()
+    assert after.lead() is None
+
+
+def test_an_incident_taken_up_is_unknown_until_its_rule_speaks_and_goes_with_its_engine() -> None:
+    before = book(rule(wait=0, keep=0))
+    before.update([says(YES)], 0, 50)
+    one = book(rule(wait=0, keep=0))
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
+    assert [each.unknown for each in one.incidents()] == [True]
+    one.update([], 1000.0 + GONE_SECONDS, 0)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([says(YES)], 1601.0, 60)
+    [incident] = one.incidents()
+    assert (incident.unknown, incident.firing_since) == (False, 50)
+
+
+def test_what_is_told_of_an_incident_is_what_was_found_last() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    told = Finding("cause", ENGINE, YES, Severity.WARNING, cause="now more", unhelpful=("nothing",))
+    one.update([told], 5, 5)
+    [incident] = one.incidents()
+    assert (incident.cause, incident.unhelpful, incident.runbook) == (
+        "now more",
+        ("nothing",),
+        "docs/causes.md#cause",
+    )
+    assert one.pending_seconds() == {incident.key: 5.0}
+
+
+def test_time_in_which_nobody_knew_does_not_count_as_held_nor_as_quiet() -> None:
+    one = book(rule(wait=20, keep=20))
+    for at, truth in ((0, YES), (10, UNKNOWN), (20, YES), (30, YES)):
+        one.update([says(truth)], at, at)
+    assert one.incidents()[0].state is State.PENDING
+    one.update([says(YES)], 40, 40)
+    assert one.incidents()[0].state is State.FIRING
+    for at, truth in ((50, NO), (60, UNKNOWN), (70, NO), (80, NO)):
+        one.update([says(truth)], at, at)
+    assert one.incidents()[0].state is State.FIRING
+    one.update([says(NO)], 90, 90)
+    assert one.incidents()[0].state is State.RESOLVED
+
+
+def test_steps_of_less_than_a_second_count() -> None:
+    assert play(book(rule(wait=1)), [YES, YES, YES], interval=0.5) == [
+        State.PENDING,
+        State.PENDING,
+        State.FIRING,
+    ]
+
+
+def test_one_that_comes_again_takes_its_own_place_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidents, "MOST_INCIDENTS", 2)
+    one = book(rule(wait=0, keep=0))
+    first, second = ENGINE, Subject("t", "m", "1")
+    one.update([says(YES, subject=first), says(YES, subject=second)], 0, 0)
+    one.update([says(NO, subject=first), says(YES, subject=second)], 5, 5)
+    one.update([says(NO, subject=first), says(NO, subject=second)], 10, 10)
+    one.update([says(NO, subject=first), says(YES, subject=second)], 15, 15)
+    assert {each.key.engine: each.state for each in one.incidents()} == {
+        "0": State.RESOLVED,
+        "1": State.FIRING,
+    }
+
+
+def test_info_explains_info() -> None:
+    info = Severity.INFO
+    one = book(rule("note", 0, severity=info, explains=["detail"]), rule("detail", 0, severity=info))
+    one.update([says(YES, "note", severity=info), says(YES, "detail", severity=info)], 0, 0)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {"note": (), "detail": ("note",)}
+
+
+def test_what_is_wide_and_cannot_be_seen_is_not_explained_by_what_is_wide_and_can() -> None:
+    one = book(rule("down", 0, scope=Scope.TARGET), rule("odd", 0, scope=Scope.TARGET), rule("pool", 0))
+    one.update([says(YES, "odd", TARGET), says(YES, "pool")], 0, 0)
+    one.update([says(YES, "down", TARGET)], 5, 5)
+    assert {each.key.rule: each.explained_by for each in one.incidents()} == {
+        "down": (),
+        "odd": (),
+        "pool": ("down",),
+    }
+
+
+@pytest.mark.parametrize(("wait", "state"), [(30, State.FIRING), (300, State.PENDING)])
+def test_what_fired_before_a_restart_does_not_wait_again_for_a_reload(wait: float, state: State) -> None:
+    before = book(rule(wait=0))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=30))
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
+    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    assert [each.state for each in one.incidents()] == [state]
+
+
+def test_what_was_pending_before_a_restart_has_still_to_wait_for_the_rest() -> None:
+    before = book(rule(wait=30))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=30))
+    one.restore([OpenIncident(each, 20.0) for each in before.incidents()], 1000.0)
+    for at, state in ((1000, State.PENDING), (1005, State.PENDING), (1010, State.FIRING)):
+        one.update([says(YES)], at, at)
+        assert one.incidents()[0].state is state
+
+
+def test_a_model_without_an_engine_is_no_whole_target() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool", Subject("t", "m")), says(YES, "slow", Subject("t", "n"))], 0, 0)
+    assert all(not each.explained_by for each in one.incidents())
+    other = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    other.update([says(YES, "pool", Subject("t", "", "0")), says(YES, "slow", Subject("t", "", "1"))], 0, 0)
+    assert all(not each.explained_by for each in other.incidents())
+
+
+def test_one_target_explains_nothing_of_another_and_an_unknown_rule_nothing_at_all() -> None:
+    rules = RuleSet([rule("pool", explains=["slow"]), rule("slow")], "digest")
+    assert explains(rules, Key("pool", "t", "m", "0"), Key("slow", "t", "m", "0"))
+    assert not explains(rules, Key("pool", "t", "", ""), Key("slow", "u", "", ""))
+    assert not explains(rules, Key("gone", "t", "m", "0"), Key("slow", "t", "m", "0"))
+    assert not explains(rules, Key("slow", "t", "m", "0"), Key("pool", "t", "m", "0"))
+
+
+def test_what_is_known_again_is_unknown_no_more() -> None:
+    one = book(rule(wait=0, keep=60))
+    for at, truth, unknown in (
+        (0, YES, False),
+        (5, UNKNOWN, True),
+        (10, NO, False),
+        (15, UNKNOWN, True),
+        (20, YES, False),
+    ):
+        one.update([says(truth)], at, at)
+        assert one.incidents()[0].unknown is unknown
+
+
+def test_what_is_over_is_not_unknown() -> None:
+    one = book(rule(wait=0))
+    one.update([says(YES)], 0, 0)
+    one.update([], GONE_SECONDS + 1, 0)
+    assert [(each.state, each.unknown) for each in one.incidents()] == [(State.RESOLVED, False)]
+
+
+def test_what_is_taken_up_leads_at_once() -> None:
+    before = book(rule(wait=0))
+    before.update([says(YES)], 0, 0)
+    one = book(rule(wait=0))
+    assert one.lead() is None
+    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
+    lead = one.lead()
+    assert lead is not None
+    assert lead.rule == "cause"

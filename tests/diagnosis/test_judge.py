@@ -1,0 +1,28 @@
+"""A rule that fails inside is unknown and counted; the others speak all the same."""
+
+from dataclasses import replace
+
+from tests.pages import page, scrape
+from tests.watching import shipped_rules
+from watchdog.diagnosis.target import Monitor
+from watchdog.model import Target, Truth
+from watchdog.rule.rule_set import RuleSet
+
+
+def test_f65_a_rule_that_fails_inside_is_unknown_and_the_others_speak() -> None:
+    down = shipped_rules().by_id("target-down")
+    clause = down.when[0]
+
+    def broken(_lookup: object) -> Truth:
+        raise RuntimeError("a bug of ours")
+
+    sick = replace(down, id="sick", when=(replace(clause, truth=broken),), explains=())
+    rules = RuleSet([sick, *shipped_rules().rules], "with a sick one")
+    monitor = Monitor(Target("t", ""), rules)
+    for at in range(0, 61, 5):
+        snapshot = monitor.observe(
+            scrape(float(at), page(num_requests_running=0.0, num_requests_waiting=0.0))
+        )
+    assert snapshot.rule_errors == {"sick": 13}
+    assert not snapshot.incidents or all(one.key.rule != "sick" for one in snapshot.incidents)
+    assert snapshot.readings[0].values["running_requests"] == 0

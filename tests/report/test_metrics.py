@@ -1,0 +1,253 @@
+"""Our own metrics: what is in them, what vanishes, and that nothing a server says can break the page."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.a_service import (
+    NOW,
+    RULE,
+    SIGNALS,
+    AService,
+    a_service,
+    down,
+    healthy,
+    incident,
+    readings,
+    snapshot,
+)
+from watchdog.diagnosis.fleet import FLEET
+from watchdog.diagnosis.readings import READINGS
+from watchdog.model import Key, Readings, Reason, Severity, State, Subject
+from watchdog.notify.outbox import Statistics
+from watchdog.report.metrics import Figures, label_value
+from watchdog.rule.rule_set import load
+
+
+def page(service: AService) -> str:
+    return generate_latest(service.registry).decode()
+
+
+def samples(service: AService) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(page(service)):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def values(service: AService, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    series = samples(service).get(f"vllm_watchdog_{name}", [])
+    return {tuple(given[label] for label in labels): value for given, value in series}
+
+
+def test_each_rule_is_0_or_1_for_each_subject_it_can_speak_of(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("chat"), healthy("embed"))
+    assert values(service, "diagnosis_active", "target", "rule", "severity", "model_name", "engine") == {
+        ("chat", "kv-pool-exhausted", "critical", "meta/llama-8b", "0"): 1,
+        ("chat", "ttft-high", "warning", "meta/llama-8b", "0"): 1,
+        ("chat", "target-down", "critical", "", ""): 0,
+        ("embed", "kv-pool-exhausted", "critical", "meta/llama-8b", "0"): 0,
+        ("embed", "ttft-high", "warning", "meta/llama-8b", "0"): 0,
+        ("embed", "target-down", "critical", "", ""): 0,
+    }
+    assert values(service, "lead", "target", "rule") == {("chat", "kv-pool-exhausted"): 1}
+    assert values(service, "diagnosis_since_timestamp_seconds", "rule") == {
+        ("kv-pool-exhausted",): NOW - 200,
+        ("ttft-high",): NOW - 200,
+    }
+
+
+def test_a_pending_incident_is_not_active(tmp_path: Path) -> None:
+    pending = incident(state=State.PENDING, firing_since=None)
+    service = a_service(tmp_path, snapshot(incidents=(pending,), lead=None))
+    assert sum(values(service, "diagnosis_active", "rule").values()) == 0
+    assert values(service, "lead", "rule") == {}
+
+
+def test_a_raised_severity_replaces_the_rules_own(tmp_path: Path) -> None:
+    raised = incident("ttft-high", severity=Severity.CRITICAL)
+    service = a_service(tmp_path, snapshot(incidents=(raised,), lead=raised.key))
+    active = values(service, "diagnosis_active", "rule", "severity")
+    assert {severity: value for (rule, severity), value in active.items() if rule == "ttft-high"} == {
+        "critical": 1
+    }
+
+
+def test_each_engine_has_its_own_series(tmp_path: Path) -> None:
+    sick = incident(key=Key("kv-pool-exhausted", "chat", "meta/llama-8b", "1"))
+    both = (readings("chat", "0"), readings("chat", "1"))
+    service = a_service(tmp_path, snapshot(readings=both, incidents=(sick,), lead=sick.key))
+    active = values(service, "diagnosis_active", "rule", "engine")
+    assert (active["kv-pool-exhausted", "0"], active["kv-pool-exhausted", "1"]) == (0, 1)
+    assert values(service, "running_requests", "engine") == {("0",): 38, ("1",): 38}
+
+
+def test_a_rule_about_a_fleet_has_a_series_for_each_model(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("a"), healthy("b"))
+    (tmp_path / "fleet").mkdir()
+    text = RULE.format(id="skew", title="Skew", severity="warning", scope="fleet")
+    (tmp_path / "fleet" / "skew.yaml").write_text(text)
+    service.rules = load([tmp_path / "fleet"], SIGNALS, allow_untested=True)
+    row = (FLEET, "skew", "meta/llama-8b")
+    assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 0
+    service.fleet = (incident(key=Key("skew", FLEET, "meta/llama-8b", "")),)
+    assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 1
+
+
+def test_a_blind_rule_is_unknown(tmp_path: Path) -> None:
+    blind = replace(snapshot().blind[0], rule="ttft-high")
+    service = a_service(tmp_path, snapshot(blind=(blind, snapshot().blind[0])))
+    assert {rule for (rule,), value in values(service, "diagnosis_unknown", "rule").items() if value} == {
+        "ttft-high",
+        "deferred-backlog",
+    }
+
+
+def test_derived_series_of_a_target_that_is_down_vanish(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("chat"))
+    before = set(samples(service))
+    assert {"vllm_watchdog_kv_usage_ratio", "vllm_watchdog_limit_binding"} <= before
+    # Even where the last snapshot still carries readings.
+    service.last["chat"] = replace(down("chat"), readings=(readings("chat"),))
+    after = samples(service)
+    derived = {f"vllm_watchdog_{name}" for name in READINGS}
+    assert not derived & set(after)
+    assert not {"vllm_watchdog_limit_binding", "vllm_watchdog_latency_budget_seconds"} & set(after)
+    assert values(service, "target_up", "target") == {("chat",): 0}
+    assert values(service, "target_last_success_timestamp_seconds", "target") == {("chat",): NOW - 95}
+    assert values(service, "diagnosis_active", "target", "rule")["chat", "target-down"] == 1
+
+
+def test_what_fires_stays_active_while_its_server_is_down(tmp_path: Path) -> None:
+    """It is frozen, not over: an alert over this metric must not resolve because a scrape failed."""
+    frozen = incident(unknown=True)
+    service = a_service(tmp_path, replace(down("chat"), incidents=(frozen,), lead=frozen.key))
+    assert values(service, "diagnosis_active", "rule")["kv-pool-exhausted",] == 1
+
+
+def test_a_target_removed_or_not_yet_read_has_no_series(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("chat"), healthy("embed"))
+    service.watched = (service.watched[0],)
+    assert 'target="embed"' not in page(service)
+    service.last = {}
+    assert "target=" not in page(service)
+    assert values(service, "targets") == {(): 1}
+
+
+def test_scrapes_and_failures_count_from_zero_by_reason(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    failures = values(service, "target_scrape_failures_total", "reason")
+    assert (failures["timeout",], failures["refused",], len(failures)) == (2, 0, len(Reason))
+    assert values(service, "target_scrapes_total", "target") == {("chat",): 80}
+    assert values(service, "target_scrape_samples", "target") == {("chat",): 435}
+
+
+def test_the_limit_and_the_budget_are_told_by_label(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    binding = values(service, "limit_binding", "limit")
+    assert {limit for (limit,), value in binding.items() if value} == {"kv_pool"}
+    assert binding["sequences",] == 0
+    assert values(service, "latency_budget_seconds", "phase") == {
+        ("queue",): 39.5,
+        ("prefill",): 0.9,
+        ("decode",): 7.2,
+    }
+    assert sum(values(service, "latency_budget_ratio", "phase").values()) == pytest.approx(1)
+
+
+def test_what_is_unknown_has_no_series(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    assert values(service, "output_tokens_mean", "target") == {}
+    assert values(service, "kv_usage_ratio", "target") == {("chat",): 0.982}
+
+
+def test_the_service_tells_of_itself(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    service.own = Figures(
+        reload_successful=False,
+        reloaded_at=NOW,
+        cycle_seconds={"chat": 0.02},
+        cycle_errors={"chat": 1},
+        skipped_cycles={"chat": 3},
+        notifications=(Statistics("am:9093", 5, 2, 1, 4, 10_000),),
+    )
+    assert values(service, "config_last_reload_successful") == {(): 0}
+    assert values(service, "config_last_reload_success_timestamp_seconds") == {(): NOW}
+    assert values(service, "skipped_cycles_total", "target") == {("chat",): 3}
+    assert values(service, "cycle_duration_seconds", "target") == {("chat",): 0.02}
+    assert values(service, "notifications_dropped_total", "receiver") == {("am:9093",): 1}
+    assert values(service, "notifications_queue_capacity", "receiver") == {("am:9093",): 10_000}
+    assert values(service, "rules") == {(): 3}
+    [(version, revision)] = values(service, "build_info", "version", "revision")
+    assert (version, revision) == ("1.0.0", "abc123")
+
+
+def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Debian package prometheus) is not installed")
+    service = a_service(tmp_path, snapshot(), healthy(), down())
+    service.own = Figures(
+        True, NOW, {"chat": 0.1}, {"chat": 0}, {"chat": 0}, (Statistics("a", 0, 0, 0, 0, 1),)
+    )
+    every = replace(readings(), values=dict.fromkeys(READINGS, 1.0))
+    service.last["chat"] = snapshot(readings=(every,))
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=page(service),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    # `process_` metrics are the client library's.
+    said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("process_")]
+    assert said == []
+
+
+def test_only_the_house_labels_are_used(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot(), down())
+    used = {label for series in samples(service).values() for labels, _ in series for label in labels}
+    own = {"target", "rule", "severity", "model_name", "engine", "reason", "limit", "phase", "receiver"}
+    assert used <= own | {"version", "revision", "pythonversion"}
+    assert not re.search(r"^vllm_watchdog_\w*:", page(service), re.M)
+
+
+def test_one_bad_label_costs_nothing_else(tmp_path: Path) -> None:
+    hostile = "m\ud800odel\n\"\\{x='}\x1b[31m" + "x" * 100_000
+    subject = Subject("chat", hostile, "0")
+    bad = replace(readings(), subject=subject)
+    sick = incident(key=Key("kv-pool-exhausted", "chat", hostile, "0"))
+    service = a_service(
+        tmp_path, snapshot(readings=(bad,), incidents=(sick,), lead=sick.key), healthy("embed")
+    )
+    assert values(service, "kv_usage_ratio", "target") == {("chat",): 0.982, ("embed",): 0.04}
+    assert len(page(service)) < 100_000
+
+
+def test_labels_that_look_alike_once_shortened_are_told_once(tmp_path: Path) -> None:
+    """Two equal series would make Prometheus refuse the whole page."""
+    pair = tuple(replace(readings(), subject=Subject("chat", "x" * 300 + tail, "0")) for tail in "ab")
+    service = a_service(tmp_path, snapshot(readings=pair, incidents=(), lead=None))
+    lines = [line.rpartition(" ")[0] for line in page(service).splitlines() if not line.startswith("#")]
+    assert len(lines) == len(set(lines))
+
+
+@given(st.text(st.characters(), max_size=300), st.floats())
+@settings(max_examples=60, deadline=None)
+def test_any_label_and_any_number_make_a_page_that_parses(
+    tmp_path_factory: pytest.TempPathFactory, text: str, number: float
+) -> None:
+    assert len(label_value(text)) <= 200
+    one = Readings(Subject("chat", text, text), {"kv_usage_ratio": number}, text, number)
+    service = a_service(tmp_path_factory.mktemp("rules"), snapshot(readings=(one,), incidents=(), lead=None))
+    assert len(values(service, "kv_usage_ratio", "target")) == 1

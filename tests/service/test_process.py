@@ -1,0 +1,109 @@
+"""The process's own web server: whom it hangs up on, and that nobody can use it up."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+import requests
+from fastapi import FastAPI
+
+from watchdog.errors import ConfigError
+from watchdog.service import process
+from watchdog.service.process import WebServer, listen
+from watchdog.settings.model import WebSettings
+
+HEAD_SECONDS = 0.3
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A server that has little patience and few places."""
+    monkeypatch.setattr(process, "HEAD_SECONDS", HEAD_SECONDS)
+    app = FastAPI()
+    app.get("/")(lambda: "well")
+    web = WebSettings(port=0, limit_concurrency=5)
+    listener = listen(web)
+    server = WebServer(app, web, listener)
+    number = listener.getsockname()[1]
+    server.start()
+    yield number
+    server.stop()
+    assert not server.alive
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def is_closed_within(peer: socket.socket, seconds: float) -> bool:
+    peer.settimeout(seconds)
+    try:
+        return peer.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_client_that_sends_nothing_is_hung_up_on(port: int) -> None:
+    with connect(port) as peer:
+        assert is_closed_within(peer, 10 * HEAD_SECONDS)
+
+
+def test_a_client_that_drips_its_head_is_hung_up_on(port: int) -> None:
+    with connect(port) as peer:
+        ends_at = time.monotonic() + 20 * HEAD_SECONDS
+        while not is_closed_within(peer, HEAD_SECONDS / 5):
+            assert time.monotonic() < ends_at
+            with suppress(OSError):
+                peer.sendall(b"G")
+
+
+def test_a_client_that_drips_its_second_head_is_hung_up_on_too(port: int) -> None:
+    with connect(port) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = b""
+        while b'"well"' not in received:
+            received += peer.recv(65536)
+        time.sleep(2 * HEAD_SECONDS)  # between two requests it may rest
+        peer.sendall(b"GET")
+        assert is_closed_within(peer, 10 * HEAD_SECONDS)
+
+
+def test_a_client_in_time_is_answered_again_and_again(port: int) -> None:
+    with requests.Session() as session:
+        for _ in range(3):
+            assert session.get(f"http://127.0.0.1:{port}/", timeout=5).json() == "well"
+            time.sleep(1.5 * HEAD_SECONDS)
+
+
+def test_silent_clients_use_it_up_for_a_moment_only(port: int) -> None:
+    with ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(connect(port))
+        ends_at = time.monotonic() + 20 * HEAD_SECONDS
+        while True:
+            try:
+                if requests.get(f"http://127.0.0.1:{port}/", timeout=5).status_code == 200:
+                    break
+            except requests.RequestException:
+                pass
+            assert time.monotonic() < ends_at
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("host", ["no such host", "a" * 300, "host.invalid"])
+def test_a_host_that_is_none_is_told_in_a_sentence(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"web\.host"):
+        listen(WebSettings(host=host, port=0))
+
+
+def test_it_listens_on_ipv6_as_well() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with listen(WebSettings(host="::1", port=0)) as listener:
+        assert listener.family == socket.AF_INET6

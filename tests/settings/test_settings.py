@@ -1,0 +1,400 @@
+"""Settings: which layer wins, what is refused and where, and that no secret is ever shown."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.places import DOCS
+from watchdog import strict_yaml
+from watchdog.errors import ConfigError
+from watchdog.model import Severity
+from watchdog.settings.model import Settings, TargetSettings, load, redacted
+from watchdog.settings.page import page
+from watchdog.settings.values import duration, parse_vllm_args, redact_url, split_user_info
+
+PAGE = DOCS / "settings.md"
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "watchdog.yaml"
+    path.write_text(text)
+    return path
+
+
+def faults(directory: Path, text: str, environment: Mapping[str, str] = {}) -> tuple[str, ...]:
+    """The faults of a file, each without the file's folder."""
+    with pytest.raises(ConfigError) as raised:
+        load(write(directory, text), environment=environment)
+    return tuple(fault.replace(f"{directory}/", "") for fault in raised.value.faults)
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    made = load()
+    assert (made.scrape.interval_seconds, made.scrape.deadline_seconds) == (5, 4)
+    assert (made.web.host, made.web.port, made.web.reload_endpoint) == ("127.0.0.1", 9847, False)
+    assert made.targets == []
+    assert made.warnings == ()
+
+
+def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    path = write(tmp_path, "web: {port: 1, host: 10.0.0.1, limit_concurrency: 7}\nlog: {level: debug}\n")
+    environment = {"WATCHDOG_WEB__PORT": "2", "WATCHDOG_WEB__HOST": "127.0.0.2"}
+    made = load(path, {"web.port": 3, "web": {"reload_endpoint": True}, "log.level": None}, environment)
+    assert (made.web.port, made.web.host, made.web.limit_concurrency) == (3, "127.0.0.2", 7)
+    assert (made.web.reload_endpoint, made.log.level, made.log.format) == (True, "debug", "logfmt")
+
+
+def test_the_environment_may_name_the_file_and_the_command_line_another(tmp_path: Path) -> None:
+    path = write(tmp_path, "web: {port: 1}")
+    other = tmp_path / "other.yaml"
+    other.write_text("web: {port: 2}")
+    assert load(environment={"WATCHDOG_CONFIG": str(path)}).web.port == 1
+    assert load(other, environment={"WATCHDOG_CONFIG": str(path)}).web.port == 2
+
+
+def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_WEB__PORT", "1")
+    assert Settings().web.port == 9847
+
+
+def test_every_fault_is_told_at_once_with_its_place_and_the_nearest_key(tmp_path: Path) -> None:
+    text = (
+        "targets:\n"
+        "  - url: ftp://a\n"
+        "    nmae: x\n"
+        "  - name: no-url\n"
+        "web:\n"
+        "  prot: 1\n"
+        "  port: 70000\n"
+        "scrape: {interval_seconds: 2, deadline_seconds: 2}\n"
+        "rules:\n"
+        "  overrides:\n"
+        "    ttft-high: {for: soon}\n"
+        "sttate: {}\n"
+    )
+    environment = {"WATCHDOG_LOG__LEVEL": "loud", "WATCHDOG_WEBHOOKS": "[{"}
+    assert set(faults(tmp_path, text, environment=environment)) == {
+        "watchdog.yaml:2: targets[0].url: must start with http:// or https://",
+        "watchdog.yaml:3: targets[0].nmae: no such setting (did you mean name?)",
+        "watchdog.yaml:4: targets[1].url: must be given",
+        "watchdog.yaml:6: web.prot: no such setting (did you mean port?)",
+        "watchdog.yaml:7: web.port: must be less than or equal to 65535",
+        "watchdog.yaml:8: scrape: deadline_seconds must be less than interval_seconds",
+        "watchdog.yaml:11: rules.overrides.ttft-high.for: must be a duration such as 5s, 1m30s or 2h",
+        "watchdog.yaml:12: sttate: no such setting (did you mean state?)",
+        "WATCHDOG_LOG__LEVEL: log.level: must be 'debug', 'info', 'warning' or 'error'",
+        "WATCHDOG_WEBHOOKS: must be JSON, or plain items with commas between them",
+    }
+
+
+def test_a_fault_names_the_layer_that_gave_the_value(tmp_path: Path) -> None:
+    path = write(tmp_path, "web: {port: 1}\ntargets: [http://a]\n")
+    with pytest.raises(ConfigError) as raised:
+        load(path, {"targets": ["http://b", "nonsense://c"]}, {"WATCHDOG_WEB__PORT": "x"})
+    assert sorted(fault.split(": ")[:2] for fault in raised.value.faults) == [
+        ["WATCHDOG_WEB__PORT", "web.port"],
+        ["command line", "targets[1].url"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("web: {port: 1\n", "watchdog.yaml:2:1: expected ',' or '}', but got '<stream end>'"),
+        ("web:\n\tport: 1\n", "watchdog.yaml:2:1: found character '\\t' that cannot start any token"),
+        ("web: {}\nlog: {}\nweb: {}\n", "watchdog.yaml:3:1: the key 'web' is here twice"),
+        ("a: &x [1]\nb: *x\n", "watchdog.yaml:2:4: aliases (*name) are not allowed: write the value out"),
+        (
+            "web: !!python/object:os.system {}\n",
+            "watchdog.yaml:1:6: the tag tag:yaml.org,2002:python/object:os.system is not allowed",
+        ),
+        ("[1]: 2\n", "watchdog.yaml:1:1: a key must be plain text"),
+        ("- 1\n", "watchdog.yaml:1: must be a mapping of settings, such as `targets:`"),
+        ("web: {}\n---\nweb: {}\n", "watchdog.yaml:2:1: but found another document"),
+        ("log: {level: \x07}\n", "watchdog.yaml:1: the character U+0007 is not allowed"),
+        ("x: " + "[" * 60 + "]" * 60, "watchdog.yaml:1:53: nested deeper than 50 levels"),
+        ("# " + "x" * 1_100_000, "watchdog.yaml: longer than 1048576 characters"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_yaml_is_strict_and_faults_have_a_place(tmp_path: Path, text: str, fault: str) -> None:
+    found = faults(tmp_path, text)
+    assert len(found) == 1
+    assert found[0].startswith(fault)
+
+
+def test_plain_words_keep_one_meaning(tmp_path: Path) -> None:
+    made = load(
+        write(tmp_path, "web: {port: 012}\nstate: {retention_days: 1e1}\nscrape:\nrules: {shipped: false}\n")
+    )
+    assert (made.web.port, made.state.retention_days, made.rules.shipped) == (12, 10.0, False)
+    assert faults(tmp_path, "web: {port: true}\n") == (
+        "watchdog.yaml:1: web.port: must be a number, not yes or no",
+    )
+    assert "a whole number" in faults(tmp_path, "web: {port: 1:30}\n")[0]
+    assert "finite" in faults(tmp_path, "state: {retention_days: 1e999}\n")[0]
+
+
+def test_a_file_that_cannot_be_read_is_a_fault_like_others(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"WATCHDOG_WEB__HOST_FILE: .*\n.*nowhere\.yaml: cannot be read: No such file or directory",
+    ):
+        load(tmp_path / "nowhere.yaml", environment={"WATCHDOG_WEB__HOST_FILE": str(tmp_path / "no")})
+    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
+    with pytest.raises(ConfigError, match=r"latin\.yaml:2: not UTF-8 text"):
+        load(tmp_path / "latin.yaml")
+
+
+def test_lists_and_mappings_in_the_environment(tmp_path: Path) -> None:
+    secret = tmp_path / "hook"
+    secret.write_text("https://hooks.example/T0/s3cr3t\n")
+    made = load(
+        environment={
+            "WATCHDOG_TARGETS": "http://a:8000, b:8001",
+            "WATCHDOG_ALERTMANAGER__URLS": '[{"url": "http://am:9093", "bearer_token_file": "/token"}]',
+            "WATCHDOG_ALERTMANAGER__EXTERNAL_LABELS": "cluster=eu,team=llm",
+            "WATCHDOG_RECEIVER__LABEL_TO_TARGET__NODE": "node",
+            "WATCHDOG_RECEIVER__FORWARD_URL_FILE": str(secret),
+            "WATCHDOG_RULES__DIRECTORIES": "/a,/b",
+        }
+    )
+    assert [target.name for target in made.targets] == ["a:8000", "b:8001"]
+    assert made.alertmanager.urls[0].bearer_token_file == Path("/token")
+    assert made.alertmanager.external_labels == {"cluster": "eu", "team": "llm"}
+    assert made.receiver.label_to_target == {"node": "node"}
+    assert made.receiver.forward_url == "https://hooks.example/T0/s3cr3t"
+    assert made.rules.directories == [Path("/a"), Path("/b")]
+
+
+def test_a_target_is_a_url_a_host_or_a_mapping() -> None:
+    made = load(overrides={"targets": ["h:8000", "https://h2", {"name": "x", "url": "http://h3:1/m?a=1"}]})
+    assert [(each.name, each.url) for each in made.targets] == [
+        ("h:8000", "http://h:8000/metrics"),
+        ("h2", "https://h2/metrics"),
+        ("x", "http://h3:1/m?a=1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "http://",
+            "http://:80/",
+            "http://a:99999/",
+            "http://a:0",
+            "http://a b/",
+            "http://a\\b/",
+            "http://[::1/",
+        ),
+        *(
+            "http://[zz]/",
+            "http://a/#x",
+            "http://a:x/",
+            "http://\x00/",
+            "http://a:/m",
+            "http://%20/",
+            "file:///x",
+        ),
+        "http://" + "a" * 3000,
+    ],
+    ids=ascii,
+)
+def test_a_url_that_is_none_is_refused_without_being_repeated(url: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(overrides={"targets": [{"url": url, "name": "x"}]})
+    assert [fault.startswith("command line: targets[0].url: must") for fault in raised.value.faults] == [True]
+
+
+@pytest.mark.parametrize("name", ["", "*", "a/b", " a", "a\n", "\x1b[31m", "x" * 129])
+def test_a_name_that_would_be_taken_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"targets\[0\]\.name"):
+        load(overrides={"targets": [{"url": "http://h", "name": name}]})
+
+
+def test_two_targets_may_share_neither_name_nor_page() -> None:
+    with pytest.raises(ConfigError, match=r"entries 1 and 3 have the same name, a:1"):
+        load(overrides={"targets": ["a:1", "b:1", {"name": "a:1", "url": "http://c"}]})
+    with pytest.raises(ConfigError, match=r"entries 1 and 2 have the same url, http://A/metrics"):
+        load(overrides={"targets": ["http://a:80", {"name": "other", "url": "http://A/metrics"}]})
+
+
+def test_user_info_is_moved_out_of_a_url_and_never_shown() -> None:
+    made = load(overrides={"targets": ["http://me:p%40ss@h:8000/metrics?key=tok3n", "you:h1dden@h2:8000"]})
+    target, endpoint = made.target_list()[0]
+    assert (endpoint.url, endpoint.username) == ("http://h:8000/metrics?key=tok3n", "me")
+    assert endpoint.password is not None
+    assert endpoint.password.get_secret_value() == "p@ss"
+    assert (target.name, target.url) == ("h:8000", "http://h:8000/metrics?key=***")
+    shown = f"{made!r} {made} {made.target_list()} {json.dumps(redacted(made))} {made.warnings}"
+    assert not any(secret in shown for secret in ("p@ss", "p%40ss", "tok3n", "h1dden"))
+
+
+def test_no_output_of_settings_holds_a_secret(tmp_path: Path) -> None:
+    text = """
+targets:
+  - url: http://u:S3CRET1@h/metrics?token=S3CRET2
+    vllm_args: [--api-key, S3CRET3, --hf-token=S3CRET4, --max-num-batched-tokens, 2048]
+alertmanager: {urls: ["http://u:S3CRET5@am:9093"]}
+webhooks: [{url: "https://hooks.example/services/S3CRET6?x=S3CRET7"}]
+receiver: {forward_url: "https://u:S3CRET8@f.example/S3CRET9"}
+"""
+    made = load(write(tmp_path, text))
+    assert "S3CRET" not in f"{made!r}{made.target_list()}{json.dumps(redacted(made))}{made.warnings}"
+    assert made.targets[0].vllm_args["--max-num-batched-tokens"] == "2048"
+    broken = (
+        text.replace("http://u:S3CRET1@h/metrics", "http://u:S3CRET1@h:99999/metrics") + "webb: S3CRET0\n"
+    )
+    assert "S3CRET" not in "".join(faults(tmp_path, broken))
+
+
+def test_credentials_must_make_sense() -> None:
+    found = []
+    for entry in (
+        {"password_file": "/p"},
+        {"url": "http://u:p@h", "password_file": "/p"},
+        {"username": "u", "bearer_token_file": "/t"},
+        {"key_file": "/k"},
+    ):
+        with pytest.raises(ConfigError) as raised:
+            load(overrides={"targets": [{"url": "http://h", **entry}]})
+        found.append(str(raised.value).rpartition(": ")[2] or str(raised.value))
+    assert found == [
+        "a password needs a username",
+        "either password_file, or password (also in the URL)",
+        "give either bearer_token_file or a username, not both",
+        "key_file needs cert_file",
+    ]
+
+
+def test_what_a_person_should_know_is_a_warning() -> None:
+    environment = {
+        "WATCHDOG_WEB__PROT": "1",
+        "WATCHDOG_SERVICE_HOST": "10.0.0.1",
+        "WATCHDOG_PORT_9847_TCP_ADDR": "10.0.0.1",
+        "WATCHDOG_PORT": "tcp://10.0.0.1:9847",
+        "OTHER": "x",
+    }
+    made = load(
+        overrides={
+            "web.host": "0.0.0.0",
+            "targets": [{"url": "https://u:pw@h", "insecure_skip_verify": True}],
+        },
+        environment=environment,
+    )
+    variable, open_door, unverified = made.warnings
+    assert variable == "WATCHDOG_WEB__PROT: no such setting, ignored (did you mean WATCHDOG_WEB__PORT?)"
+    assert open_door.startswith("web.host is 0.0.0.0 and nobody has to sign in: anyone who reaches port 9847")
+    assert unverified == "insecure_skip_verify: whoever answers for https://h/metrics is believed"
+    assert load(overrides={"web.host": "0.0.0.0", "web.bearer_token_file": "/t"}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given_value", "flags"),
+    [
+        ("vllm serve org/model --max-num-seqs=256 --no-x", {"--max-num-seqs": "256", "--no-x": ""}),
+        (
+            ["--dtype", "fp8", "-tp", "2", "--max_model_len", 8192],
+            {"--dtype": "fp8", "-tp": "2", "--max-model-len": "8192"},
+        ),
+        ("--a '1 2' --b -1", {"--a": "1 2", "--b": "-1"}),
+        (
+            {"max_num_seqs": 5, "--eager": None, "x": True},
+            {"--max-num-seqs": "5", "--eager": "", "--x": "true"},
+        ),
+        ("", {}),
+    ],
+)
+def test_launch_flags_are_read_as_the_server_reads_them(given_value: object, flags: dict[str, str]) -> None:
+    assert parse_vllm_args(given_value) == flags
+
+
+def test_launch_flags_that_do_not_close_are_a_fault() -> None:
+    with pytest.raises(ConfigError, match=r"targets\[0\].vllm_args: no closing quotation"):
+        load(overrides={"targets": [{"url": "http://h", "vllm_args": "--a 'b"}]})
+
+
+def test_the_deadline_follows_the_interval() -> None:
+    assert Settings.model_validate({"scrape": {"interval_seconds": 1}}).scrape.deadline_seconds == 0.8
+    assert Settings.model_validate({"scrape": {"interval_seconds": 20}}).scrape.deadline_seconds == 4
+    with pytest.raises(ValidationError):  # windows are 30 s: a wider pause leaves nothing to judge
+        Settings.model_validate({"scrape": {"interval_seconds": 21}})
+    made = load(overrides={"targets": [{"url": "http://a", "interval_seconds": 2}, "http://b"]})
+    assert [made.deadline_seconds(name) for name in ("a", "b")] == [1.6, 4]
+    assert [made.interval_seconds(name) for name in ("a", "b")] == [2, 5]
+
+
+def test_a_rule_is_changed_by_its_id(tmp_path: Path) -> None:
+    text = "rules: {overrides: {ttft-high: {for: 1m30s, keep_firing_for: 0, severity: info, parameters: {floor: 2}}}}"
+    override = load(write(tmp_path, text)).rules.overrides["ttft-high"]
+    assert (override.for_seconds, override.keep_firing_seconds) == (90, 0)
+    assert (override.severity, override.parameters, override.enabled) == (Severity.INFO, {"floor": 2.0}, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5s", 5), ("1m30s", 90), ("2h", 7200), ("1d", 86400), ("0s", 0), ("1.5s", 1.5), (7, 7)],
+)
+def test_durations(text: object, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "5 s", "-5s", "1h 2m", "5x", "1e3", "٣s", True, "9" * 30])
+def test_what_is_no_duration(text: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        duration(text)
+
+
+def test_a_target_carries_what_the_owner_told_of_it() -> None:
+    target = TargetSettings.model_validate(
+        {
+            "url": "http://h",
+            "slo": {"ttft_p95_seconds": 2},
+            "model": {"layers": 32, "kv_heads": 8, "head_dimension": 128},
+            "vllm_args": "--max-num-seqs 64",
+            "gpu": "H100",
+        }
+    ).target()
+    told = target.expectations
+    assert (told.objectives.ttft_p95_seconds, told.shape.layers, told.gpu) == (2, 32, "H100")
+    assert told.vllm_args == {"--max-num-seqs": "64"}
+
+
+def test_the_page_of_settings_is_in_step() -> None:
+    """Made anew by `python -m watchdog.settings.page > docs/settings.md`."""
+    assert PAGE.read_text() == page()
+
+
+def _faults_of(text: str) -> tuple[str, ...]:
+    try:
+        document = strict_yaml.read(text, "x.yaml")
+        if isinstance(document.value, dict):
+            load(overrides={key: value for key, value in document.value.items() if key})
+    except ConfigError as error:
+        return error.faults
+    return ("none",)
+
+
+@given(st.text(max_size=60) | st.from_regex(r"(targets|web|log): ?[\[{\n].{0,40}", fullmatch=True))
+@settings(max_examples=150, deadline=None)
+def test_any_text_is_settings_or_a_fault(text: str) -> None:
+    assert all(_faults_of(text))
+
+
+@given(st.text(max_size=40).map(lambda text: f"http://{text}") | st.text(max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_any_text_as_a_url_is_taken_or_refused_and_never_raises(url: str) -> None:
+    assert redact_url(url).isprintable()
+    assert len(split_user_info(url)) == 3
+    try:
+        made = load(overrides={"targets": [{"url": url, "name": "x"}]})
+    except ConfigError:
+        return
+    assert "@" not in made.targets[0].url.split("/")[2]

@@ -1,0 +1,123 @@
+"""Lives of a small watchdog on a script, for tests that kill it: the real store, incident book and senders."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tests.pagers import WALL
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
+from watchdog.model import Finding, Incident, Severity, State, Subject, Truth
+from watchdog.notify.alertmanager import AlertmanagerSender
+from watchdog.notify.webhook import WebhookSender
+from watchdog.rule.rule_set import RuleSet, load
+from watchdog.settings.model import AlertmanagerSettings, WebhookSettings
+from watchdog.state.store import FILE_NAME, Store
+
+STEP_SECONDS = 5
+SUBJECT = Subject("gpu-0", "m", "0")
+POINTS = ("before the record", "after the record", "after the hand-over", "after the post")
+
+RULE = """
+id: {id}
+title: {id}
+severity: {severity}
+scope: engine
+for: {hold}
+keep_firing_for: 5s
+when: ["up > 0"]
+explains: [{explains}]
+cause: It is so.
+remedies: [{{action: Do something., why: It helps., price: A little.}}]
+tests: []
+"""
+
+
+def rule_set(folder: Path, hold: str = "5s", **explains: str) -> RuleSet:
+    """Rules whose findings the test itself makes; the clause is never asked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for identity, effects in explains.items():
+        name = identity.replace("_", "-")
+        severity = "critical" if effects else "warning"
+        text = RULE.format(id=name, severity=severity, hold=hold, explains=effects)
+        (folder / f"{name}.yaml").write_text(text)
+    return load([folder], {"up"}, allow_untested=True)
+
+
+def finding(rule: str, truth: Truth, severity: Severity = Severity.WARNING) -> Finding:
+    return Finding(rule, SUBJECT, truth, severity, cause="It is so.")
+
+
+# What is true at each step: the symptom is felt first, its cause is found, and both go.
+SCRIPT: Sequence[Mapping[str, bool]] = [
+    MappingProxyType({"symptom": 1 <= step <= 9, "the-cause": 4 <= step <= 8}) for step in range(18)
+]
+SEVERITY = {"symptom": Severity.WARNING, "the-cause": Severity.CRITICAL}
+
+
+def live(folder: Path, url: str, first_step: int, kill_at: tuple[int, str] | None) -> None:
+    """Goes through the script from a step on, and dies by SIGKILL at one of its points if told so."""
+    life = Life(folder, url, first_step)
+    for step in range(first_step, len(SCRIPT)):
+        for point in POINTS:
+            life.do(point, step)
+            if kill_at == (step, point):
+                os.kill(os.getpid(), signal.SIGKILL)
+    life.end()
+
+
+class Life:
+    def __init__(self, folder: Path, url: str, step: int) -> None:
+        loaded = rule_set(folder / "rules", the_cause="symptom", symptom="")
+        self.first_step = step
+        self.store = Store(folder / FILE_NAME)
+        restored = self.store.open(WALL + step * STEP_SECONDS)
+        self.book = IncidentBook(loaded)
+        at = step * STEP_SECONDS - 1.0
+        self.book.restore((self._stored(one, restored.pending_seconds) for one in restored.incidents), at)
+        alertmanager = AlertmanagerSettings.model_validate({"urls": [url], "heartbeat": False})
+        hook = WebhookSettings.model_validate({"url": f"{url}/hook", "name": "hook"})
+        self.senders: tuple[Any, ...] = (
+            AlertmanagerSender(alertmanager, None, ledgers=self.store.ledger),
+            WebhookSender([hook], None, ledgers=self.store.ledger),
+        )
+        for sender in self.senders:
+            sender.run()
+            if restored.ended:
+                sender.observe(restored.ended, at, WALL + step * STEP_SECONDS)
+
+    def do(self, point: str, step: int) -> None:
+        at, wall = float(step * STEP_SECONDS), WALL + step * STEP_SECONDS
+        if point == "before the record":
+            truths = {rule: Truth.YES if holds else Truth.NO for rule, holds in SCRIPT[step].items()}
+            found = [finding(rule, truth, SEVERITY[rule]) for rule, truth in truths.items()]
+            self.transitions = self.book.update(found, at, wall)
+        elif point == "after the record":
+            self.store.record(self.transitions)
+        elif point == "after the hand-over":
+            self.store.checkpoint(self.book.incidents(), wall, at, ["gpu-0"])
+            lead = self.book.lead()
+            for sender in self.senders:
+                sender.observe(self.book.incidents(), at, wall, {lead} if lead else set())
+        elif self.transitions or step == self.first_step:
+            # Only then is there anything to send.
+            self._wait()
+
+    def end(self) -> None:
+        for sender in self.senders:
+            sender.stop(2)
+        self.store.close()
+
+    def _wait(self) -> None:
+        alertmanager, webhooks = self.senders
+        outboxes = [*alertmanager._outboxes, *(each.outbox for each in webhooks._receivers)]
+        while not all(each.idle for each in outboxes):
+            time.sleep(0.002)
+
+    @staticmethod
+    def _stored(incident: Incident, pending_seconds: Mapping[Any, float]) -> OpenIncident:
+        held = 5.0 if incident.state is State.FIRING else 0.0
+        return OpenIncident(incident, max(held, pending_seconds.get(incident.key, 0.0)))

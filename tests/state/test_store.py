@@ -1,0 +1,488 @@
+"""The store: what survives a restart, what is shown of it, and what happens when the disk does not do its part."""
+
+import fcntl
+import json
+import multiprocessing
+import os
+import resource
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies
+from hypothesis import settings as hypothesis_settings
+
+from tests.pagers import WALL, incident, resolved
+from watchdog.model import Evidence, Incident, Key, Severity, State, Transition
+from watchdog.state import database
+from watchdog.state.database import APPLICATION_ID, Mode
+from watchdog.state.incident_text import dump_incident, load_incident
+from watchdog.state.store import FILE_NAME, Restored, Store
+
+PENDING, FIRING, RESOLVED = State.PENDING, State.FIRING, State.RESOLVED
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / FILE_NAME
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with closing(Store(path)) as opened:
+        opened.open(WALL)
+        yield opened
+
+
+def change(one: Incident, before: State | None = None, at: float | None = None) -> Transition:
+    moments = {PENDING: one.pending_since, FIRING: one.firing_since, RESOLVED: one.resolved_at}
+    moment = moments[one.state] if at is None else at
+    assert moment is not None
+    return Transition(one, before, moment)
+
+
+def began(rule: str = "kv-pool-exhausted", since: float = WALL, **others: str) -> list[Transition]:
+    pending = incident(rule, PENDING, since=since, **others)  # type: ignore[arg-type]
+    return [change(pending), change(incident(rule, since=since, **others), PENDING)]  # type: ignore[arg-type]
+
+
+def reopened(path: Path, wall: float = WALL) -> Restored:
+    with closing(Store(path)) as again:
+        return again.open(wall)
+
+
+def test_what_fired_goes_on_after_a_restart_as_it_was(store: Store, path: Path) -> None:
+    store.record(began())
+    store.checkpoint([incident()], WALL + 5, 5)
+    store.close()
+    restored = reopened(path, WALL + 15)
+    assert restored.incidents == (incident(),)
+    assert (restored.ended, restored.last_seen) == ((), WALL + 5)
+
+
+def test_only_time_under_watch_counts_as_pending(store: Store, path: Path) -> None:
+    pending = incident(state=PENDING)
+    store.record([change(pending)])
+    for second in range(0, 25, 5):
+        store.checkpoint([pending], WALL - 5 + second, second)
+    store.close()
+    restored = reopened(path, WALL + 1800)
+    assert restored.pending_seconds == {pending.key: 20.0}
+    assert restored.incidents == (replace(pending, pending_since=WALL + 1800 - 20),)
+
+
+def test_pending_time_goes_on_over_two_restarts(path: Path) -> None:
+    pending = incident(state=PENDING)
+    with closing(Store(path)) as first:
+        first.open(WALL)
+        first.record([change(pending)])
+        first.checkpoint([pending], WALL, 100)
+        first.checkpoint([pending], WALL + 7, 107)
+    with closing(Store(path)) as second:
+        assert second.open(WALL + 60).pending_seconds[pending.key] == 7
+        # The steady clock of another boot says something else altogether.
+        second.checkpoint([pending], WALL + 61, 3)
+        second.checkpoint([pending], WALL + 64, 6)
+    assert reopened(path, WALL + 70).pending_seconds[pending.key] == 10
+
+
+def test_a_clock_that_is_set_a_gap_and_the_unknown_do_not_count(store: Store, path: Path) -> None:
+    pending = incident(state=PENDING)
+    store.record([change(pending)])
+    store.checkpoint([pending], WALL, 0)
+    store.checkpoint([pending], WALL + 3600, 5)
+    store.checkpoint([pending], WALL + 10, 605)
+    store.checkpoint([replace(pending, unknown=True)], WALL + 20, 615)
+    store.checkpoint([pending], WALL + 25, 620)
+    store.close()
+    assert reopened(path, WALL + 30).pending_seconds[pending.key] == 10
+
+
+def test_after_more_than_an_hour_all_starts_afresh_and_the_end_is_known(store: Store, path: Path) -> None:
+    store.record(began())
+    store.record([change(incident("slow", PENDING))])
+    store.checkpoint([incident(), incident("slow", PENDING)], WALL + 5, 5)
+    store.close()
+    restored = reopened(path, WALL + 5 + 3601)
+    assert restored.incidents == ()
+    assert restored.ended == (resolved(WALL + 5),)
+    with closing(Store(path)) as again:
+        again.open(WALL + 5 + 3700)
+        assert [each.incident.state for each in again.timeline(incident().key)] == [PENDING, FIRING, RESOLVED]
+        assert again.query(state=PENDING) == ()
+
+
+def test_an_end_just_before_the_restart_is_handed_over_but_not_when_it_began_again(
+    store: Store, path: Path
+) -> None:
+    for rule in ("ended", "again"):
+        store.record(began(rule))
+        store.record([change(resolved(WALL + 9, rule), FIRING)])
+    store.record([change(incident("again", PENDING, since=WALL + 20))])
+    store.checkpoint([incident("again", PENDING, since=WALL + 20)], WALL + 20, 20)
+    store.close()
+    restored = reopened(path, WALL + 25)
+    assert restored.ended == (resolved(WALL + 9, "ended"),)
+    assert [each.key.rule for each in restored.incidents] == ["again"]
+
+
+def test_a_pending_incident_that_is_over_is_not_taken_up(store: Store, path: Path) -> None:
+    one, other = incident("a", PENDING), incident("b", PENDING, target="gpu-1")
+    third = incident("c", PENDING)
+    store.record([change(one), change(other), change(third)])
+    store.record([change(replace(third, state=RESOLVED, resolved_at=WALL), PENDING)])
+    store.checkpoint([one, other], WALL, 0)
+    store.checkpoint([], WALL + 5, 5, targets=["gpu-0"])
+    store.close()
+    assert [each.key.rule for each in reopened(path, WALL + 9).incidents] == ["b"]
+    with closing(Store(path)) as again:
+        again.open(WALL + 9)
+        assert again.timeline(third.key) == ()
+
+
+def test_what_belongs_to_nothing_known_ends_once() -> None:
+    restored = Restored((incident("a"), incident("gone"), incident("b", PENDING, target="gone")))
+    kept, ends = restored.split(lambda key: "gone" not in key, WALL + 9)
+    assert [each.key.rule for each in kept] == ["a"]
+    assert [(each.incident.key.rule, each.before, each.incident.resolved_at) for each in ends] == [
+        ("gone", FIRING, WALL + 9),
+        ("b", PENDING, WALL + 9),
+    ]
+
+
+def test_what_belongs_to_nothing_known_ends_no_sooner_than_it_began() -> None:
+    """Also where the clock was set back since."""
+    restored = Restored((incident("gone"), incident("gone-too", PENDING)))
+    _, ends = restored.split(lambda _: False, WALL - 3600)
+    assert [each.incident.resolved_at for each in ends] == [
+        restored.incidents[0].firing_since,
+        restored.incidents[1].pending_since,
+    ]
+    assert [each.at for each in ends] == [each.incident.resolved_at for each in ends]
+
+
+def test_a_timeline_holds_each_change_with_its_evidence(store: Store) -> None:
+    store.record(began())
+    store.record([change(resolved(WALL + 60, value=0.4), FIRING)])
+    store.record(began(since=WALL + 100))
+    line = store.timeline("kv-pool-exhausted/gpu-0/m/0")
+    assert [(each.before, each.incident.state, each.at) for each in line] == [
+        (None, PENDING, WALL - 5),
+        (PENDING, FIRING, WALL),
+        (FIRING, RESOLVED, WALL + 60),
+        (None, PENDING, WALL + 95),
+        (PENDING, FIRING, WALL + 100),
+    ]
+    assert line[2].incident.evidence == (Evidence("kv > 0.75", {"kv": 0.4}, "kv (0.4) > 0.75"),)
+    assert store.timeline(incident().key) == line
+    assert store.timeline("no/such/key/0") == ()
+
+
+def test_incidents_are_found_by_time_state_and_rule(store: Store) -> None:
+    store.record(began("a"))
+    store.record(began("b", since=WALL + 100))
+    store.record([change(resolved(WALL + 200, "b", since=WALL + 100), FIRING)])
+    store.record(began("c", since=WALL + 150))
+
+    def rules(*arguments: object) -> list[str]:
+        return [each.key.rule for each in store.query(*arguments)]  # type: ignore[arg-type]
+
+    assert rules(None, None, None, 10) == ["b", "c", "a"]
+    assert rules(WALL + 100, None, None, 10) == ["b", "c"]
+    assert rules(None, FIRING, None, 10) == ["c", "a"]
+    assert rules(None, None, "a", 10) == ["a"]
+    assert rules(None, None, None, 1) == ["b"]
+    assert rules(None, None, "a'; DROP TABLE incidents", 1) == []
+    assert rules(None, None, None, -1) == []
+
+
+def test_an_end_told_twice_is_kept_once_and_one_never_seen_is_kept(store: Store) -> None:
+    store.record(began())
+    end = change(resolved(WALL + 9), FIRING)
+    store.record([end])
+    store.record([end])
+    assert len(store.query()) == 1
+    store.record([change(resolved(WALL + 9, "unseen"), FIRING)])
+    assert len(store.query()) == 2
+
+
+def test_a_firing_incident_is_refreshed_now_and_then_and_made_known_if_it_is_not(
+    store: Store, path: Path
+) -> None:
+    store.checkpoint([incident(value=0.5)], WALL, 0)
+    store.checkpoint([incident(value=0.6)], WALL + 5, 5)
+    assert store.query()[0].evidence[0].values == {"kv": 0.5}
+    store.checkpoint([incident(value=0.7)], WALL + 15, 15)
+    assert store.query()[0].evidence[0].values == {"kv": 0.7}
+    # A reload with a longer `for` takes it back to pending, without a transition.
+    store.checkpoint([incident(state=PENDING)], WALL + 20, 20)
+    assert store.query()[0].state is PENDING
+
+
+def test_what_is_old_or_too_much_goes_and_what_fires_stays(path: Path) -> None:
+    with closing(Store(path, retention_days=1, max_incidents=3)) as store:
+        store.open(WALL)
+        store.record(began("fires"))
+        for number in range(5):
+            store.record(began(f"r{number}", since=WALL + number))
+            store.record([change(resolved(WALL + 10 + number, f"r{number}", since=WALL + number), FIRING)])
+        assert [each.key.rule for each in store.query()] == ["r4", "r3", "fires"]
+        assert store.timeline(Key("r0", "gpu-0", "m", "0")) == ()
+        day_later = WALL + 86400 + 14
+        store.record([change(incident("later", since=day_later))])
+        assert [each.key.rule for each in store.query()] == ["later", "r4", "fires"]
+        for number in range(4):
+            store.record([change(incident(f"more{number}", since=day_later))])
+        assert len(store.query(state=FIRING)) == 3
+        with closing(Store(path.with_name("other"))) as roomy:
+            roomy.open(WALL)
+    assert len(reopened(path, day_later).incidents) == 6
+
+
+def test_a_ledger_is_each_senders_own_and_survives(store: Store, path: Path) -> None:
+    store.ledger("a").save({"x": "1", "y": "2"})
+    store.ledger("b").save({"x": "3"})
+    store.ledger("a").save({"y": None, "x": "4"})
+    store.ledger("a").save({})
+    store.close()
+    with closing(Store(path)) as again:
+        again.open(WALL)
+        assert again.ledger("a").load() == {"x": "4"}
+        assert again.ledger("b").load() == {"x": "3"}
+
+
+def test_without_a_path_it_works_in_memory_and_says_so() -> None:
+    with closing(Store(None)) as store:
+        assert store.open(WALL) == Restored()
+        store.record(began())
+        assert store.query() == (incident(),)
+        assert (store.health.mode, store.health.warning) == (Mode.MEMORY, "no state directory is set")
+    assert store.query() == ()
+    store.record(began())
+
+
+def test_many_threads_may_use_it(store: Store) -> None:
+    def work(number: int) -> None:
+        for step in range(20):
+            store.record(began(f"r{step}", target=f"t{number}"))
+            store.checkpoint([incident(f"r{step}", target=f"t{number}")], WALL + step, step)
+            store.query(limit=5)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.query()) == 80
+    assert store.health.mode is Mode.DISK
+
+
+@pytest.mark.parametrize("content", [b"garbage" * 999, b"", b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_none_is_set_aside_or_taken_over(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with closing(Store(path)) as store:
+        assert store.open(WALL) == Restored()
+        store.record(began())
+        assert store.health.mode is Mode.DISK
+        aside = store.health.set_aside
+        if content:
+            assert aside is not None
+            assert aside.read_bytes() == content
+            assert aside.name.startswith(FILE_NAME + ".aside-")
+        else:
+            assert aside is None
+    assert reopened(path).incidents == (incident(),)
+
+
+def test_a_file_whose_inside_is_broken_or_cut_is_set_aside_with_its_log(store: Store, path: Path) -> None:
+    for number in range(50):
+        store.record(began(f"r{number}"))
+    store.close()
+    whole = path.read_bytes()
+    for broken in (whole[: len(whole) // 2], whole[:5000] + b"\x55" * 4000 + whole[9000:]):
+        path.write_bytes(broken)
+        path.with_name(path.name + "-wal").write_bytes(b"left behind")
+        with closing(Store(path)) as again:
+            assert again.open(WALL).incidents == ()
+            assert again.health.set_aside is not None
+            assert again.health.set_aside.read_bytes() == broken
+        assert reopened(path) == Restored()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "why"),
+    [
+        (f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 99", "version 99"),
+        ("PRAGMA application_id = 7", "some other program"),
+        ("PRAGMA application_id = 0", "some other program"),
+    ],
+)
+def test_a_foreign_or_newer_database_is_set_aside_unharmed(
+    path: Path, pragma: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.executescript(f"CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1); {pragma}")
+    with closing(Store(path)) as store:
+        store.open(WALL)
+        aside = store.health.set_aside
+        assert aside is not None
+    assert why in str([vars(record) for record in caplog.records])
+    with closing(sqlite3.connect(aside)) as foreign:
+        assert foreign.execute("SELECT x FROM theirs").fetchall() == [(1,)]
+
+
+def test_files_set_aside_do_not_pile_up(path: Path) -> None:
+    path.parent.mkdir()
+    for _ in range(8):
+        path.write_bytes(b"garbage" * 999)
+        reopened(path)
+    assert len(list(path.parent.glob("*.aside-*"))) == 5
+
+
+def test_a_place_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "file" / "state" / FILE_NAME, tmp_path / "folder"):
+        with closing(Store(path)) as store:
+            assert store.open(WALL) == Restored()
+            store.record(began())
+            store.checkpoint([incident()], WALL, 0)
+            assert store.query() == (incident(),)
+            assert store.health.mode is Mode.MEMORY
+            assert store.health.warning
+
+
+def test_two_watchdogs_do_not_share_a_file(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 0.2)
+    store.record(began())
+    with closing(Store(path)) as second:
+        second.open(WALL)
+        assert second.health.mode is Mode.MEMORY
+        assert second.health.warning == "another watchdog uses the file"
+        monkeypatch.setattr(database, "RETURN_PAUSE_SECONDS", 0.0)
+        second.record(began("other"))
+        assert second.health.mode is Mode.MEMORY
+
+
+def test_a_successor_waits_for_its_predecessor_to_let_go(store: Store, path: Path) -> None:
+    store.record(began())
+    threading.Timer(0.3, store.close).start()
+    with closing(Store(path)) as second:
+        assert second.open(WALL).incidents == (incident(),)
+        assert second.health.mode is Mode.DISK
+
+
+def _fill_the_disk(path: Path, answers: "multiprocessing.queues.SimpleQueue[object]") -> None:
+    database.RETURN_PAUSE_SECONDS = 0.0
+    store = Store(path)
+    store.open(WALL)
+    store.record(began("before"))
+    store.ledger("a").save({"x": "1"})
+    # No file of this process may grow any more: as good as a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    for number in range(30):
+        store.record(began(f"r{number}"))
+    store.checkpoint([incident("r1")], WALL + 1, 1)
+    store.ledger("a").save({"x": "2"})
+    answers.put((store.health.mode.value, len(store.query(limit=99)), dict(store.ledger("a").load())))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    store.record([change(resolved(WALL + 9, "before"), FIRING)])
+    answers.put((store.health.mode.value, len(store.query(limit=99)), dict(store.ledger("a").load())))
+    store.close()
+
+
+def test_a_full_disk_means_memory_and_a_disk_with_room_is_used_again(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    process = context.Process(target=_fill_the_disk, args=(path, answers))
+    process.start()
+    full, roomy = answers.get(), answers.get()
+    process.join()
+    answers.close()
+    assert full == ("in memory", 31, {"x": "2"})
+    assert roomy == ("on disk", 31, {"x": "2"})
+    restored = reopened(path, WALL + 10)
+    assert len(restored.incidents) == 30
+    assert [each.key.rule for each in restored.ended] == ["before"]
+    with closing(Store(path)) as again:
+        again.open(WALL + 10)
+        assert len(again.timeline(Key("before", "gpu-0", "m", "0"))) == 3
+
+
+def test_a_file_that_breaks_while_we_run_means_memory_and_then_a_new_file(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.record(began())
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("DROP TABLE transitions")
+    monkeypatch.setattr(database, "RETURN_PAUSE_SECONDS", 0.0)
+    store.record(began("b"))
+    assert str(store.health.mode) == "in memory"
+    store.record(began("c"))
+    assert str(store.health.mode) == "on disk"
+    assert store.health.set_aside is not None
+    store.close()
+    assert {each.key.rule for each in reopened(path).incidents} >= {"b", "c"}
+
+
+def test_a_row_that_makes_no_sense_costs_no_other(store: Store, path: Path) -> None:
+    store.record(began("a"))
+    store.record(began("b"))
+    store.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("UPDATE incidents SET body = '{' WHERE rule = 'a'")
+        other.execute("UPDATE transitions SET body = '[]' WHERE number = 1")
+        other.commit()
+    with closing(Store(path)) as again:
+        assert [each.key.rule for each in again.open(WALL).incidents] == ["b"]
+        assert [each.key.rule for each in again.query()] == ["b"]
+        assert len(again.timeline(Key("b", "gpu-0", "m", "0"))) == 1
+
+
+texts = strategies.text(max_size=20)
+numbers = strategies.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(texts, numbers, strategies.sampled_from(list(Severity)), strategies.sampled_from(list(State)))
+@hypothesis_settings(deadline=None, max_examples=50)
+def test_an_incident_reads_back_as_it_was(text: str, number: float, severity: Severity, state: State) -> None:
+    one = replace(
+        incident(state=state, severity=severity, unknown=True, explained_by=(text,), symptoms=(text,)),
+        key=Key(text, text, text, text),
+        cause=text,
+        unhelpful=(text,),
+        evidence=(Evidence(text, {text: number, "none": None}, text),),
+    )
+    finite = number if abs(number) < float("inf") else None
+    expected = replace(one, evidence=(Evidence(text, {text: finite, "none": None} | {"none": None}, text),))
+    if text == "none":
+        expected = replace(one, evidence=(Evidence(text, {"none": None}, text),))
+    assert load_incident(dump_incident(one)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"key": 1}', json.dumps({"key": list("abcd")})])
+def test_what_is_no_incident_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        load_incident(text)
+
+
+def test_text_that_no_encoder_takes_does_no_harm(store: Store, path: Path) -> None:
+    odd = "lone \ud800 surrogate"
+    store.record(began("r", target=odd))
+    store.checkpoint([incident("r", target=odd)], WALL, 0, targets=[odd])
+    assert len(store.timeline(Key("r", odd, "m", "0"))) == 2
+    store.ledger(odd).save({"x": "1"})
+    assert store.health.mode is Mode.DISK
+
+
+def test_the_lock_goes_with_the_store(store: Store, path: Path) -> None:
+    store.close()
+    lock_file = os.open(f"{path}.lock", os.O_RDWR)
+    fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock_file)

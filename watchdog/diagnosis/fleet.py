@@ -1,0 +1,90 @@
+"""Among the targets that serve one model: the rules of fleet scope, judged over their last snapshots."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
+from watchdog.diagnosis.judge import Case, judge
+from watchdog.facts import balance
+from watchdog.facts.balance import Load
+from watchdog.facts.launch import ServerContext
+from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Subject, Transition
+from watchdog.remedy.order import reconcile
+from watchdog.rule.rule_set import RuleSet
+
+# Stands where an incident of one server has its target's name; no target can be called so.
+FLEET = "*"
+# A snapshot older than this says nothing of now.
+OLDEST_SECONDS = 60.0
+
+
+class Fleet:
+    """Watches all targets together; one writer. Pure: it is given snapshots and the time."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._book = IncidentBook(rules)
+        self.replace_rules(rules)
+
+    def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
+        """Goes over to another rule set."""
+        self._book.replace_rules(rules, wall)
+        self._rules = tuple(rule for rule in rules.rules if rule.scope is Scope.FLEET)
+
+    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
+        """Takes up the incidents that a process before this one left."""
+        self._book.restore(stored, at)
+
+    def observe(
+        self, snapshots: Iterable[Snapshot], at: float, wall: float
+    ) -> tuple[tuple[Incident, ...], tuple[Transition, ...]]:
+        """One step over the last snapshots: the incidents of the fleet, and what changed."""
+        findings = [
+            finding
+            for model_name, targets in _by_model(snapshots, at).items()
+            for finding in self._judge(model_name, list(targets.values()))
+        ]
+        changes = self._book.update(findings, at, wall)
+        return reconcile(self._book.incidents()), changes
+
+    def _judge(self, model_name: str, targets: Sequence[Sequence[Readings]]) -> Iterator[Finding]:
+        facts = dict(balance.facts([_load(readings) for readings in targets]))
+        facts["targets"] = float(len(targets))
+        ratios = [ratio for readings in targets if (ratio := _hit_ratio(readings)) is not None]
+        if len(ratios) >= 2:
+            facts["hit_ratio_spread"] = max(ratios) - min(ratios)
+        subject = Subject(FLEET, model_name)
+        yield from judge(self._rules, Case(subject, facts.get, ServerContext(), {}))
+
+
+def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[str, list[Readings]]]:
+    """The readings of each target's engines by its name, of each model."""
+    models: dict[str, dict[str, list[Readings]]] = {}
+    for snapshot in snapshots:
+        if not snapshot.up or at - snapshot.at > OLDEST_SECONDS:
+            continue
+        for readings in snapshot.readings:
+            targets = models.setdefault(readings.subject.model_name, {})
+            targets.setdefault(snapshot.target.name, []).append(readings)
+    return models
+
+
+def _load(engines_of_target: Sequence[Readings]) -> Load:
+    """What a target's engines did together."""
+
+    def total(reading: str) -> float | None:
+        values = [engine.values.get(reading) for engine in engines_of_target]
+        known = [value for value in values if value is not None]
+        return sum(known) if known and len(known) == len(values) else None
+
+    return Load(
+        first_tokens=total("window_first_tokens"),
+        generation_tokens_per_second=total("generation_tokens_per_second"),
+        running_mean=total("running_mean_requests"),
+        kv_usage_mean_ratio=None,  # no reading tells it
+        waiting_recent_min=total("standing_queue_requests"),
+    )
+
+
+def _hit_ratio(engines_of_target: Sequence[Readings]) -> float | None:
+    values = (engine.values.get("prefix_hit_ratio") for engine in engines_of_target)
+    known = [ratio for ratio in values if ratio is not None]
+    return sum(known) / len(known) if known else None

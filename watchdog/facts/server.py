@@ -1,0 +1,175 @@
+"""What is known of a server beside its counters: version, configuration, pool size, what the owner told."""
+
+from collections.abc import Iterator, Mapping
+
+from watchdog.facts.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
+from watchdog.facts.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
+from watchdog.facts.launch import ServerContext, amount
+from watchdog.facts.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
+from watchdog.history.layout import MOST_ENGINES, Layout
+from watchdog.history.names import PREFIX
+from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
+
+_CONFIG = PREFIX + "cache_config_info"
+# A label of it that says how the pool was sized; equal ones with a smaller pool mean that memory went elsewhere.
+_SIZING = (
+    "gpu_memory_utilization",
+    "cache_dtype",
+    "block_size",
+    "num_gpu_blocks_override",
+    "kv_cache_memory_bytes",
+)
+# Beyond this a number is a mistake or a trick, whoever told it.
+_GREATEST = 10**12
+_ARGUMENT_FACTS = {"--max-num-seqs": "max_num_seqs", "--max-num-batched-tokens": "max_num_batched_tokens"}
+
+
+class ServerFacts:
+    """Learns from each new page layout; answers per engine. Pure: it is told everything."""
+
+    def __init__(self, expectations: Expectations) -> None:
+        self._told = expectations
+        self._layout: Layout | None = None
+        self._facts = Facts()
+        self._bracket: VersionRange | None = None
+        self._configs: dict[str, Mapping[str, str]] = {}
+        self._engines = 0
+        self._numbers: dict[str, dict[str, float]] = {}
+        self._before: dict[str, tuple[tuple[str, ...], float]] = {}
+        self._shrunk: dict[str, float] = {}
+        self._contexts: dict[str, ServerContext] = {}
+        self._known_engine: Engine | None = None
+
+    def learn(self, layout: Layout, facts: Facts, restarted: bool) -> None:
+        """Takes a page's layout and what the server's other endpoints said."""
+        if restarted:
+            self._remember_pools()
+        if layout is self._layout and facts == self._facts and not restarted:
+            return
+        self._layout, self._facts = layout, facts
+        self._configs = {
+            layout.owners.each[column][1] or "": layout.series[column].labels
+            for column in layout.by_name.get(_CONFIG, ())[:MOST_ENGINES]
+        }
+        self._engines = max(1, len({layout.owners.parted(engine)[0] for _, engine in layout.subjects}))
+        config = next(iter(self._configs.values()), NO_LABELS)
+        bracket = fingerprint(tuple(layout.by_name), config)
+        self._bracket = None if bracket.is_open else bracket
+        self._known_engine = guess_engine(tuple(layout.by_name), config, parse_version(facts.version))
+        self._numbers.clear()
+        self._contexts.clear()
+        self._compare_pools()
+
+    def facts(self, model_name: str, engine: str) -> Iterator[tuple[str, float]]:
+        """The numbers behind signals that no counter shows, for one engine."""
+        del model_name  # the configuration is the engine's; a page's models share it
+        if engine not in self._numbers:
+            self._numbers[engine] = dict(self._compute(engine))
+        yield from self._numbers[engine].items()
+
+    def context(self, model_name: str, engine: str) -> ServerContext:
+        """What remedies must know of the server."""
+        del model_name
+        if engine not in self._contexts:
+            self._contexts[engine] = ServerContext(
+                version=parse_version(self._facts.version),
+                bracket=self._bracket,
+                engine=self._known_engine,
+                config=self._config(engine),
+                args=self._told.vllm_args,
+                max_model_len=self._max_model_len(),
+                memory_class=gpu.memory_class if (gpu := self._gpu()) else None,
+            )
+        return self._contexts[engine]
+
+    def vllm(self, facts: Facts) -> VllmFacts:
+        """What is shown of the server's vLLM."""
+        models = dict.fromkeys(model for model, _ in self._layout.subjects if model) if self._layout else {}
+        return VllmFacts(
+            version=facts.version,
+            bracket=str(self._bracket) if self._bracket else None,
+            engine=self._known_engine,
+            models=tuple(models) or facts.models,
+            config=self._config(""),
+        )
+
+    def version_text(self) -> str:
+        """The version as told, else as bracketed from the page."""
+        return self._facts.version or (str(self._bracket) if self._bracket else "unknown")
+
+    def _config(self, engine: str) -> Mapping[str, str]:
+        names = (engine, self._layout.owners.parted(engine)[0]) if self._layout else (engine,)
+        first = next(iter(self._configs.values()), NO_LABELS)
+        return next((self._configs[name] for name in names if name in self._configs), first)
+
+    def _max_model_len(self) -> int | None:
+        served = self._facts.max_model_len
+        return served if served is not None and 0 < served <= _GREATEST else self._argument("--max-model-len")
+
+    def _argument(self, flag: str) -> int | None:
+        """A launch flag's value as a whole number, read as vLLM reads it (8k); None for what is none."""
+        number = amount(self._told.vllm_args.get(flag))
+        return int(number) if number is not None and 1 <= number <= _GREATEST else None
+
+    def _pool(self, engine: str) -> float | None:
+        config = self._config(engine)
+        tokens = pool_tokens(config, self._engines) or pool_tokens_of_shape(
+            config, self._told.shape, self._gpus()
+        )
+        return None if tokens is None else float(tokens)
+
+    def _compute(self, engine: str) -> Iterator[tuple[str, float]]:
+        told = self._told
+        numbers: dict[str, float | None] = {
+            "pool_tokens": self._pool(engine),
+            "fp8_pool_tokens": fp8_pool_tokens(
+                self._pool(engine), self._config(engine).get("cache_dtype", "")
+            ),
+            "pool_tokens_before_restart": self._shrunk.get(engine),
+            "max_model_len": self._max_model_len(),
+            "expected_shared_prefix_tokens": told.expected_shared_prefix_tokens,
+            "ttft_objective_seconds": told.objectives.ttft_p95_seconds,
+            "itl_objective_seconds": told.objectives.itl_p99_seconds,
+            "e2e_objective_seconds": told.objectives.e2e_p95_seconds,
+            "decode_ceiling_tokens_per_second": self._ceiling(),
+        }
+        for flag, name in _ARGUMENT_FACTS.items():
+            numbers[name] = self._argument(flag)
+        for name, number in numbers.items():
+            if number is not None:
+                yield name, float(number)
+
+    def _gpu(self) -> Gpu | None:
+        return find_gpu(self._told.gpu) if self._told.gpu else None
+
+    def _ceiling(self) -> float | None:
+        told = self._told
+        gpu = self._gpu()
+        bandwidth = told.memory_bandwidth_bytes_per_second or (
+            gpu.bandwidth_bytes_per_second if gpu else None
+        )
+        return decode_ceiling_tokens_per_second(bandwidth, told.shape.weight_bytes, self._gpus())
+
+    def _gpus(self) -> int:
+        return self._argument("--tensor-parallel-size") or 1
+
+    def _remember_pools(self) -> None:
+        for engine, config in self._configs.items():
+            tokens = self._pool(engine)
+            if tokens is not None:
+                self._before.pop(engine, None)
+                self._before[engine] = (_sizing(config), tokens)
+        # An engine that is remembered without being on the page may come back; more of them than a page can have not.
+        for engine in list(self._before)[:-MOST_ENGINES]:
+            del self._before[engine]
+
+    def _compare_pools(self) -> None:
+        self._shrunk = {
+            engine: tokens
+            for engine, (sizing, tokens) in self._before.items()
+            if engine in self._configs and _sizing(self._configs[engine]) == sizing
+        }
+
+
+def _sizing(config: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(config.get(name, "") for name in _SIZING)

@@ -1,0 +1,155 @@
+"""A stretch of one engine's history, and the stretches that signals look at: now, lately, its life, before now."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Any
+
+from watchdog.history.history import History
+from watchdog.history.layout import Frame, Layout, Selector
+from watchdog.model import Subject
+
+# Long enough for 5 requests on a light server, short enough to name a cause within 45 s.
+NOW_SECONDS = 30.0
+# A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
+RECENT_SECONDS = 15.0
+BASELINE_SECONDS = 600.0
+# One interval of 10 s is enough, and a scrape may come a little early: else a slow scraper compares with 20 s,
+# the second half of which an incident that just began has coloured.
+LEAST_BASELINE_SECONDS = 9.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Consecutive frames of one engine, the last one included; `history` resolves series that came later."""
+
+    history: History
+    frames: Sequence[Frame]
+    subject: Subject
+    memo: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What was read from it already: many signals ask for the same gauge, increase or histogram."""
+
+    @property
+    def seconds(self) -> float:
+        """From the first frame to the last."""
+        return self.frames[-1].at - self.frames[0].at if self.frames else 0.0
+
+    def columns(self, frame: Frame, selector: Selector) -> tuple[int, ...]:
+        """Where a selector's samples stand in a frame, for this span's engine."""
+        return frame.layout.columns(selector, self.subject.model_name, self.subject.engine)
+
+    def increase(self, selector: Selector) -> float | None:
+        """How much the selected counters grew from the first frame to the last, summed.
+
+        A series that was first seen inside the span counts from 0, since counters are born at 0. None where a value
+        is unknown at either end or fell.
+        """
+        key = ("increase", selector)
+        if key not in self.memo:
+            self.memo[key] = self._increase(selector)
+        grown: float | None = self.memo[key]
+        return grown
+
+    def _increase(self, selector: Selector) -> float | None:
+        if len(self.frames) < 2:
+            return None
+        first, last = self.frames[0], self.frames[-1]
+        columns = self.columns(last, selector)
+        if not columns:
+            return None
+        total = 0.0
+        same = first.layout is last.layout
+        for column in columns:
+            grown = last.values[column] - first.values[column] if same else self.grown(first, last, column)
+            if not grown >= 0.0:  # NaN compares false
+                return None
+            total += grown
+        return total
+
+    def grown(self, first: Frame, last: Frame, column: int) -> float:
+        """The growth of the series in one column of the last frame; NaN where it is unknown."""
+        value = last.values[column]
+        key = last.layout.keys[column]
+        position = first.layout.index.get(key)
+        if position is not None:
+            return value - first.values[position]
+        seen = self.history.first_seen(key)
+        born_inside = seen is not None and seen > first.at
+        present = (self.subject.model_name, self.subject.engine) in first.layout.subjects
+        return value if born_inside and (present or not self.subject.model_name) else nan
+
+    def gauge(self, selector: Selector) -> list[float]:
+        """The known values of a gauge over the frames, summed where a metric has several series."""
+        known: list[float] | None = self.memo.get(selector)
+        if known is None:
+            known = self.memo[selector] = self._gauge(selector)
+        return known
+
+    def _gauge(self, selector: Selector) -> list[float]:
+        values = []
+        layout: Layout | None = None
+        columns: tuple[int, ...] = ()
+        for frame in self.frames:
+            if frame.layout is not layout:
+                layout, columns = frame.layout, self.columns(frame, selector)
+            value = frame.total(columns)
+            if not isnan(value):
+                values.append(value)
+        return values
+
+
+def now_span(history: History, subject: Subject) -> Span | None:
+    """The last 30 s of an engine's present life; None until half of it was seen, or after a gap as long as it."""
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    at = history.times[-1]
+    # A scrape is never exactly on time: a fiftieth of the window is no reason to take a whole scrape more.
+    edge = at - NOW_SECONDS * 0.98
+    first = max(begin, bisect_right(history.times, edge) - 1)
+    if history.times[first] < at - 2 * NOW_SECONDS:
+        first += 1
+    span = Span(history, history.frames[first:], subject)
+    return span if span.seconds >= NOW_SECONDS / 2 else None
+
+
+def recent_span(history: History, subject: Subject) -> Span | None:
+    """The last 15 s; None until that much was seen, or where frames are so far apart that they say little.
+
+    The frame at its far edge is taken in, so that frames 5 s apart give four and frames 15 s apart give two.
+    """
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    edge = history.times[-1] - RECENT_SECONDS * 0.98
+    first = max(begin, bisect_right(history.times, edge) - 1)
+    span = Span(history, history.frames[first:], subject)
+    enough = span.seconds >= RECENT_SECONDS * 0.6 and len(span.frames) >= 2
+    return span if enough and span.seconds <= NOW_SECONDS else None
+
+
+def baseline_span(history: History, subject: Subject, end_at: float | None = None) -> Span | None:
+    """Up to ten minutes before now (or before `end_at`); None where it is shorter than 9.5 s."""
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    edge = history.times[-1] - NOW_SECONDS * 0.98 if end_at is None else end_at
+    last = bisect_right(history.times, edge)
+    first = max(begin, bisect_right(history.times, edge - BASELINE_SECONDS))
+    span = Span(history, history.frames[first:last], subject)
+    return span if span.seconds >= LEAST_BASELINE_SECONDS else None
+
+
+def life_span(history: History, subject: Subject) -> Span | None:
+    """All remembered frames of an engine's present life."""
+    begin = _begin(history, subject)
+    return None if begin is None else Span(history, history.frames[begin:], subject)
+
+
+def _begin(history: History, subject: Subject) -> int | None:
+    epoch = history.epoch(subject.model_name, subject.engine)
+    if epoch is None or not history.frames:
+        return None
+    begin = bisect_left(history.times, epoch)
+    return begin if begin < len(history.frames) else None

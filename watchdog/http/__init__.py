@@ -1,0 +1,1 @@
+"""One HTTP client under a deadline, for scrapes, probes and notifications alike."""

@@ -1,0 +1,142 @@
+"""One POST under one total deadline: the answer, or why there is none, as a value."""
+
+import socket
+import ssl
+from dataclasses import dataclass, fields
+from urllib.parse import urlsplit
+
+import requests
+
+from watchdog.http.client import (
+    CertificateFileError,
+    SecretFileError,
+    authorization,
+    check_certificate_files,
+    open_session,
+    system_words,
+    underlying,
+)
+from watchdog.http.wire import Adapter, Wire
+from watchdog.logs import escape
+from watchdog.settings.model import Credentials, Endpoint
+from watchdog.settings.values import split_user_info
+
+MAX_ANSWER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+_TOLD_CHARACTERS = 200
+HEADERS = {"Content-Type": "application/json", "Connection": "close"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a post: `status` 0 where no whole answer came; `detail` holds neither URL nor secret."""
+
+    status: int
+    detail: str
+    html: bool = False
+    content: bytes = b""
+
+    @property
+    def accepted(self) -> bool:
+        """A whole answer of the 200 kind."""
+        return 200 <= self.status < 300
+
+    @property
+    def worth_retrying(self) -> bool:
+        """Whether the same post may be taken later: no answer, overload, or the receiver's own fault."""
+        return self.status in {0, 408, 425, 429} or self.status >= 500
+
+
+class Poster:
+    """Posts JSON to one receiver, one post at a time; each on a connection of its own.
+
+    With `status_is_enough` an answer of the 200 kind counts once its head is there: a receiver that has
+    taken a message is not sent it twice because the rest of its answer hangs.
+    """
+
+    def __init__(self, endpoint: Endpoint, status_is_enough: bool = False) -> None:
+        self._endpoint = endpoint
+        self._url, self._user, self._password = split_user_info(endpoint.url)
+        self._status_is_enough = status_is_enough
+        self._wire = Wire()
+
+    def post(self, body: bytes, timeout_seconds: float) -> Answer:
+        """Posts `body`; never raises, and takes `timeout_seconds` at most."""
+        try:
+            check_certificate_files(self._endpoint)
+            self._wire.begin(timeout_seconds, MAX_HEADER_BYTES)
+            parts = urlsplit(self._url)
+            self._wire.resolve(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+            return self._exchange(body)
+        except Exception as error:  # whatever libraries raise: a post that failed is an answer
+            if self._wire.stopped:
+                return Answer(0, "stopped")
+            return Answer(
+                0, _told(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
+            )
+
+    def abort(self) -> None:
+        """Ends the post under way, from another thread, and refuses further ones."""
+        self._wire.stop()
+
+    def _exchange(self, body: bytes) -> Answer:
+        with (
+            open_session(self._endpoint, Adapter(self._wire)) as session,
+            session.post(
+                self._url,
+                data=body,
+                headers=HEADERS | authorization(self._endpoint, self._user, self._password),
+                timeout=self._wire.remaining_seconds(),
+                allow_redirects=False,
+                stream=True,
+            ) as response,
+        ):
+            status = response.status_code
+            if 300 <= status < 400:
+                return Answer(status, f"redirect ({status}), not followed")
+            content = b"" if self._status_is_enough and status < 300 else _start_of(response)
+            if not self._status_is_enough:
+                self._wire.remaining_seconds()  # ended from outside, an answer without a length looks whole
+            html = "html" in response.headers.get("Content-Type", "").lower()
+            return Answer(status, _shown(status, content, html), html, content)
+
+
+def endpoint_at(url: str, credentials: Credentials) -> Endpoint:
+    """`url` with the credentials that the settings give beside it."""
+    names = {field.name for field in fields(Endpoint)} - {"url"}
+    return Endpoint(url=url, **{name: getattr(credentials, name) for name in names})
+
+
+def _start_of(response: requests.Response) -> bytes:
+    """What the receiver says, as far as it is of use; the rest goes with the connection."""
+    parts: list[bytes] = []
+    wanted = MAX_ANSWER_BYTES
+    while wanted > 0 and (part := response.raw.read(min(wanted, 16 * 1024), decode_content=False)):
+        parts.append(part)
+        wanted -= len(part)
+    return b"".join(parts)
+
+
+def _shown(status: int, content: bytes, html: bool) -> str:
+    if html:
+        return f"status {status} with an HTML page"
+    text = escape(content[:_TOLD_CHARACTERS].decode("utf-8", "replace").strip())
+    return f"status {status}" + (f": {text}" if text else "")
+
+
+def _told(error: Exception, late: str) -> str:
+    """The cause in few words; the texts of requests hold the URL, so they are not used."""
+    if isinstance(error, SecretFileError | CertificateFileError):
+        return escape(str(error))
+    causes = list(underlying(error))
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return late
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS: {escape(system_words(cause))}"
+        if isinstance(cause, socket.gaierror):
+            return "the host name does not resolve"
+    spoken = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
+    if spoken:
+        return escape(system_words(spoken[-1]))
+    return f"the exchange broke ({system_words(causes[-1])})"

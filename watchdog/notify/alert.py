@@ -1,0 +1,218 @@
+"""An incident as an alert: labels are its identity, annotations tell what changes."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from watchdog.diagnosis.incidents import lead_of
+from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy, State
+from watchdog.remedy.instruction import instruction
+from watchdog.text import scalar_text
+
+HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
+# What Alertmanager's own webhook says of an alert that has not ended.
+NO_END = "0001-01-01T00:00:00Z"
+MAX_LABEL_CHARACTERS = 1024
+MAX_ANNOTATION_CHARACTERS = 4000
+
+_FNV_OFFSET = 14695981039346656037
+_FNV_PRIME = 1099511628211
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is sent of an incident. Times are unix seconds; `ends_at` is None while it fires."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: float
+    ends_at: float | None
+    generator_url: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Its identity, as Alertmanager computes it."""
+        return fingerprint(self.labels)
+
+    def resolved(self, ended_at: float) -> "Alert":
+        """The same alert, over: it never ends before it starts, even where the clock was set back."""
+        return replace(self, starts_at=min(self.starts_at, ended_at), ends_at=ended_at)
+
+
+class AlertBuilder:
+    """Turns incidents into alerts for one installation: its external labels and its own address."""
+
+    def __init__(self, external_labels: Mapping[str, str], external_url: str) -> None:
+        self._external_labels = dict(external_labels)
+        self._external_url = external_url.rstrip("/")
+
+    def build(self, incident: Incident, wall: float) -> Alert:
+        """The alert of a firing incident; its start is never later than `wall`."""
+        since = incident.firing_since if incident.firing_since is not None else incident.pending_since
+        identity = {
+            "alertname": alert_name(incident.key.rule),
+            "rule": incident.key.rule,
+            "severity": str(incident.severity),
+            **incident.labels,
+        }
+        return Alert(
+            labels=clean_labels(
+                self._external_labels | {name: each for name, each in identity.items() if each}
+            ),
+            annotations=self._annotations(incident),
+            starts_at=min(since, wall),
+            ends_at=None,
+            generator_url=incident_url(self._external_url, incident.key),
+        )
+
+    def heartbeat(self, started_at: float) -> Alert:
+        """The alert that fires as long as we live: when it stops, a dead-man switch speaks."""
+        annotations = {
+            "summary": "vllm-watchdog is alive.",
+            "description": "This alert always fires. Route it to a dead-man switch that pages when it stops.",
+        }
+        return Alert(
+            labels=clean_labels(self._external_labels | {"alertname": HEARTBEAT_NAME, "severity": "none"}),
+            annotations=annotations,
+            starts_at=started_at,
+            ends_at=None,
+            generator_url=self._external_url,
+        )
+
+    def _annotations(self, incident: Incident) -> dict[str, str]:
+        subject = ", ".join(f"{name} {value}" for name, value in incident.labels.items())
+        description = [incident.cause] if incident.cause else []
+        if incident.evidence:
+            description.append("Evidence: " + "; ".join(each.text for each in incident.evidence) + ".")
+        if incident.symptoms:
+            description.append("It explains: " + ", ".join(incident.symptoms) + ".")
+        if incident.explained_by:
+            description.append("It is explained by: " + ", ".join(incident.explained_by) + ".")
+        annotations = {
+            "summary": f"{incident.title} ({subject})" if subject else incident.title,
+            "description": " ".join(description),
+            "remedy": remedies_text(incident.remedies),
+            "runbook_url": self._runbook_url(incident),
+        }
+        return {name: clean_annotation(text) for name, text in annotations.items() if text}
+
+    def _runbook_url(self, incident: Incident) -> str:
+        """A path in our own documents is no link for a pager; our page of the rule says the same."""
+        if incident.runbook.startswith(("http://", "https://")) or not self._external_url:
+            return incident.runbook
+        return f"{self._external_url}/rules/{quote(scalar_text(incident.key.rule))}"
+
+
+def alert_name(rule: str) -> str:
+    """`kv-pool-exhausted` as `VllmKvPoolExhausted`."""
+    words = re.findall(r"[A-Za-z0-9]+", rule)
+    return "Vllm" + "".join(word[0].upper() + word[1:] for word in words)
+
+
+def incident_url(external_url: str, key: Key) -> str:
+    """The incident's page; empty where our own address is not known."""
+    return f"{external_url}/incidents/{quote(scalar_text(str(key)), safe='/')}" if external_url else ""
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """64-bit FNV-1a over the sorted labels, each name and value closed by 0xff, in hex."""
+    digest = _FNV_OFFSET
+    for name in sorted(labels):
+        for byte in name.encode() + b"\xff" + labels[name].encode() + b"\xff":
+            digest = (digest ^ byte) * _FNV_PRIME & 0xFFFFFFFFFFFFFFFF
+    return f"{digest:016x}"
+
+
+def clean_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels that Alertmanager takes: names made valid, empty values dropped, long ones cut with a hash."""
+    cleaned = ((_label_name(name), _label_value(value)) for name, value in labels.items())
+    return {name: value for name, value in sorted(cleaned) if value}
+
+
+def clean_annotation(text: str) -> str:
+    """Text fit for an annotation: valid Unicode, and not longer than a pager can show."""
+    text = scalar_text(text[: MAX_ANNOTATION_CHARACTERS + 1])
+    if len(text) <= MAX_ANNOTATION_CHARACTERS:
+        return text
+    return text[: MAX_ANNOTATION_CHARACTERS - 1] + "…"
+
+
+def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
+    """The lead of each target among the incidents that fire."""
+    by_target: dict[str, list[Incident]] = {}
+    for incident in incidents:
+        if incident.state is State.FIRING:
+            by_target.setdefault(incident.key.target, []).append(incident)
+    found = (lead_of(firing) for firing in by_target.values())
+    return frozenset(key for key in found if key is not None)
+
+
+def severity_rank(severity: str) -> int:
+    """0 for the worst; what is no severity comes last."""
+    return SEVERITY_RANK.get(severity, len(SEVERITY_RANK))
+
+
+def dump_alert(alert: Alert) -> dict[str, Any]:
+    """The alert as plain data for the ledger."""
+    return {
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "starts_at": alert.starts_at,
+        "ends_at": alert.ends_at,
+        "generator_url": alert.generator_url,
+    }
+
+
+def load_alert(data: Mapping[str, Any]) -> Alert:
+    """The alert that `dump_alert` wrote; raises KeyError, TypeError or ValueError for anything else."""
+    ends_at = data["ends_at"]
+    return Alert(
+        labels={str(name): str(value) for name, value in dict(data["labels"]).items()},
+        annotations={str(name): str(value) for name, value in dict(data["annotations"]).items()},
+        starts_at=float(data["starts_at"]),
+        ends_at=None if ends_at is None else float(ends_at),
+        generator_url=str(data["generator_url"]),
+    )
+
+
+def compact_json(data: object) -> bytes:
+    """`data` as JSON without blanks: the same bytes for the same data."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def remedies_text(remedies: Sequence[Remedy]) -> str:
+    """What to do first, in full, and where that has no flag the first one that has: a pager shows no list."""
+    first = next(iter(remedies), None)
+    if first is None:
+        return ""
+    flagged = None if first.flag else next((each for each in remedies if each.flag), None)
+    return remedy_text(first) + (f" Then: {remedy_text(flagged)}" if flagged else "")
+
+
+def remedy_text(remedy: Remedy) -> str:
+    """One remedy as a sentence: what to do, with which value, why, and what it costs."""
+    parts = [instruction(remedy), remedy.why]
+    if remedy.price:
+        parts.append(f"Price: {remedy.price}")
+    return " ".join(_sentence(part) for part in parts if part)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _label_name(name: str) -> str:
+    valid = re.sub(r"[^a-zA-Z0-9_]", "_", name) or "_"
+    return f"_{valid}" if valid[0].isdigit() else valid
+
+
+def _label_value(value: str) -> str:
+    text = scalar_text(value)
+    if len(text) <= MAX_LABEL_CHARACTERS:
+        return text
+    # The hash keeps two long values with the same start apart.
+    return text[: MAX_LABEL_CHARACTERS - 17] + "~" + hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,322 @@
+"""Alerts that others raised, answered with what we know of the servers they mean, and passed on with it."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from watchdog.errors import WatchdogError
+from watchdog.http.post import Poster
+from watchdog.model import Snapshot, Verdict
+from watchdog.notify.alert import clean_annotation, compact_json, incident_url, remedies_text
+from watchdog.notify.announcements import Ledger, no_ledger
+from watchdog.notify.outbox import Statistics
+from watchdog.settings.model import Endpoint, ReceiverSettings, TargetSettings
+from watchdog.settings.values import host_and_port
+from watchdog.text import scalar_text
+
+_log = logging.getLogger(__name__)
+
+ALERTS_AT_MOST = 1000
+FORWARD_SECONDS = 8.0
+_FORWARDS_AT_ONCE = 8
+_LABELS_KEPT = 32
+_CHARACTERS_KEPT = 256
+
+
+class PayloadError(ValueError):
+    """What came is no webhook payload; the text says where, and is safe to show."""
+
+
+class ForwardError(WatchdogError):
+    """The payload was not passed on; whoever sent it should send it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What we knew of a target when an alert about it came."""
+
+    target: str
+    verdict: Verdict
+    lead: str
+    cause: str
+    remedy: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An alert of others, and the diagnosis of each target that its labels mean; `wall` is when it came last."""
+
+    wall: float
+    status: str
+    labels: Mapping[str, str]
+    starts_at: str
+    fingerprint: str
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def identity(self) -> str:
+        """The same for each repetition of the same alert in the same state."""
+        pairs = self.fingerprint or json.dumps(sorted(self.labels.items()))
+        return f"{pairs} {self.starts_at} {self.status}"
+
+    def body(self) -> dict[str, Any]:
+        """The answer's part about this alert."""
+        return {
+            "alertname": self.labels.get("alertname", ""),
+            "status": self.status,
+            "labels": dict(self.labels),
+            "starts_at": self.starts_at,
+            "fingerprint": self.fingerprint,
+            "targets": [
+                {
+                    "target": each.target,
+                    "verdict": str(each.verdict),
+                    "lead": each.lead or None,
+                    "cause": each.cause,
+                    "remedy": each.remedy or None,
+                    "url": each.url or None,
+                }
+                for each in self.diagnoses
+            ],
+        }
+
+
+class AlertReceiver:
+    """Takes Alertmanager's webhook payloads. Safe for threads; keeps the last alerts and no more."""
+
+    def __init__(
+        self,
+        settings: ReceiverSettings,
+        targets: Sequence[TargetSettings],
+        external_url: str | None = None,
+        *,
+        ledgers: Callable[[str], Ledger] = no_ledger,
+    ) -> None:
+        self._settings = settings
+        self._targets = tuple(_Watched(each, settings.label_to_target) for each in targets)
+        self._external_url = (external_url or "").rstrip("/")
+        self._ledger = ledgers("receiver")
+        self._lock = threading.Lock()
+        self._received = _restored(self._ledger, settings.keep)
+        self._places = threading.BoundedSemaphore(_FORWARDS_AT_ONCE)
+        self._sent = self._errors = 0
+        self._last_error = ""
+
+    def receive(
+        self, payload: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float
+    ) -> dict[str, Any]:
+        """Keeps each alert of the payload with the diagnosis of now, passes it on, and says what was found.
+
+        Raises PayloadError for what is no webhook payload, and ForwardError where it should be sent again: the
+        sender, who retries, is not told that all is well before the alert has arrived.
+        """
+        alerts = _alerts(payload)
+        answers = [self._answer(alert, snapshots, wall) for alert in alerts]
+        self._keep(answers)
+        forwarded = None
+        if self._settings.forward_url is not None:
+            forwarded = self._forward(self._settings.forward_url, _enriched(payload, alerts, answers))
+        return {"alerts": [answer.body() for answer in answers], "forwarded": forwarded}
+
+    def received(self) -> tuple[Received, ...]:
+        """The last alerts, the newest first."""
+        with self._lock:
+            return tuple(reversed(self._received.values()))
+
+    def statistics(self) -> tuple[Statistics, ...]:
+        """The counts of what was passed on; empty where nothing is."""
+        if self._settings.forward_url is None:
+            return ()
+        with self._lock:
+            return (Statistics("forward", self._sent, self._errors, 0, 0, 0, self._last_error),)
+
+    def _answer(self, alert: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float) -> Received:
+        labels: Mapping[str, str] = alert["labels"]
+        meant = [target.name for target in self._targets if target.is_meant_by(labels)]
+        kept = {_short(name): _short(labels[name]) for name in sorted(labels)[:_LABELS_KEPT]}
+        if "alertname" in labels:
+            kept["alertname"] = _short(labels["alertname"])
+        return Received(
+            wall=wall,
+            status="resolved" if alert.get("status") == "resolved" else "firing",
+            labels=kept,
+            starts_at=_short(str(alert.get("startsAt", ""))),
+            fingerprint=_short(str(alert.get("fingerprint", ""))),
+            diagnoses=tuple(self._diagnosis(name, snapshots.get(name)) for name in meant),
+        )
+
+    def _diagnosis(self, target: str, snapshot: Snapshot | None) -> Diagnosis:
+        if snapshot is None:
+            return Diagnosis(target, Verdict.STARTING, "", "It has not been looked at yet.", "", "")
+        lead = snapshot.lead_incident
+        if lead is None:
+            return Diagnosis(target, snapshot.verdict, "", _no_cause(snapshot), "", "")
+        return Diagnosis(
+            target=target,
+            verdict=snapshot.verdict,
+            lead=lead.key.rule,
+            cause=clean_annotation(f"{lead.title}. {lead.cause}".strip()),
+            remedy=clean_annotation(remedies_text(lead.remedies)),
+            url=incident_url(self._external_url, lead.key),
+        )
+
+    def _keep(self, answers: Sequence[Received]) -> None:
+        with self._lock:
+            changes: dict[str, str | None] = {}
+            for answer in answers:
+                self._received.pop(answer.identity, None)
+                self._received[answer.identity] = answer
+                changes[answer.identity] = _dump(answer)
+            while len(self._received) > self._settings.keep:
+                oldest = next(iter(self._received))
+                del self._received[oldest]
+                changes[oldest] = None
+            self._ledger.save(changes)
+
+    def _forward(self, url: str, body: bytes) -> bool:
+        """Whether the next receiver took it; False where it never will."""
+        if not self._places.acquire(blocking=False):
+            raise ForwardError("too many payloads are being passed on; send it again later")
+        try:
+            answer = Poster(Endpoint(url), status_is_enough=True).post(body, FORWARD_SECONDS)
+        finally:
+            self._places.release()
+        with self._lock:
+            self._sent += answer.accepted
+            self._errors += not answer.accepted
+            self._last_error = "" if answer.accepted else answer.detail
+        if answer.accepted:
+            return True
+        _log.warning("forward_failed", extra={"answer": answer.detail})
+        if answer.worth_retrying:
+            raise ForwardError(f"the next receiver did not take it: {answer.detail}")
+        return False
+
+
+class _Watched:
+    """A target by the labels under which others know it."""
+
+    def __init__(self, settings: TargetSettings, label_to_target: Mapping[str, str]) -> None:
+        self.name = settings.name
+        self._match_labels = settings.match_labels
+        self._instance = host_and_port(settings.url)
+        self._label_to_target = label_to_target
+
+    def is_meant_by(self, labels: Mapping[str, str]) -> bool:
+        """Whether all of the target's `match_labels` are there, or a mapped label holds its name or address."""
+        mapped = {label: labels[label] for label in self._label_to_target if label in labels}
+        named = self.name in mapped.values()
+        addressed = any(
+            value == self._instance and self._label_to_target[label] == "instance"
+            for label, value in mapped.items()
+        )
+        return named or addressed or self._is_matched_by(labels)
+
+    def _is_matched_by(self, labels: Mapping[str, str]) -> bool:
+        if not self._match_labels:
+            return False
+        wanted = self._match_labels.items()
+        return all(any(labels.get(each) == value for each in self._names_of(name)) for name, value in wanted)
+
+    def _names_of(self, own: str) -> set[str]:
+        return {own} | {label for label, mapped in self._label_to_target.items() if mapped == own}
+
+
+def _alerts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The payload's alerts, as far as we rely on their form; unknown fields are nobody's fault."""
+    alerts = payload.get("alerts")
+    if not isinstance(alerts, list):
+        raise PayloadError("alerts must be a list: this takes Alertmanager's webhook payload")
+    if len(alerts) > ALERTS_AT_MOST:
+        raise PayloadError(f"at most {ALERTS_AT_MOST} alerts are taken at once")
+    for position, alert in enumerate(alerts):
+        if not isinstance(alert, dict) or not isinstance(alert.get("labels"), dict):
+            raise PayloadError(f"alerts[{position}] must be an object with labels")
+        if not all(isinstance(value, str) for value in alert["labels"].values()):
+            raise PayloadError(f"alerts[{position}].labels must hold text only")
+        if not isinstance(alert.get("annotations") or {}, dict):
+            raise PayloadError(f"alerts[{position}].annotations must be an object")
+    return alerts
+
+
+def _enriched(
+    payload: Mapping[str, Any], alerts: Sequence[Mapping[str, Any]], answers: Sequence[Received]
+) -> bytes:
+    """The payload as it came, with our annotations on what fires, and on all where all share them."""
+    added = [_annotations(answer) if answer.status == "firing" else {} for answer in answers]
+    common = set.intersection(*(set(each.items()) for each in added)) if added else set()
+    fuller = dict(payload)
+    fuller["alerts"] = [
+        {**alert, "annotations": {**(alert.get("annotations") or {}), **new}} if new else alert
+        for alert, new in zip(alerts, added, strict=True)
+    ]
+    if common and isinstance(payload.get("commonAnnotations"), dict):
+        fuller["commonAnnotations"] = {**payload["commonAnnotations"], **dict(sorted(common))}
+    # Text that no encoder takes may be anywhere in it; escapes say it as it came.
+    try:
+        return json.dumps(fuller, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise PayloadError("the payload holds what JSON cannot say, or is nested too deeply") from None
+
+
+def _annotations(answer: Received) -> dict[str, str]:
+    texts = {
+        "vllm_watchdog_target": [each.target for each in answer.diagnoses],
+        "vllm_watchdog_verdict": [str(each.verdict) for each in answer.diagnoses],
+        "vllm_watchdog_cause": [each.cause for each in answer.diagnoses],
+        "vllm_watchdog_remedy": [each.remedy for each in answer.diagnoses if each.remedy],
+        "vllm_watchdog_url": [each.url for each in answer.diagnoses if each.url][:1],
+    }
+    return {name: clean_annotation(" | ".join(each)) for name, each in texts.items() if each}
+
+
+def _no_cause(snapshot: Snapshot) -> str:
+    if snapshot.verdict is Verdict.HEALTHY:
+        return "No known cause fires: this server looks healthy from its own metrics."
+    if snapshot.failure is not None:
+        return f"Its metrics page could not be read ({snapshot.failure.reason})."
+    return "No known cause fires."
+
+
+def _short(text: str) -> str:
+    return scalar_text(text[:_CHARACTERS_KEPT])
+
+
+def _dump(received: Received) -> str:
+    return compact_json({"wall": received.wall, **received.body()}).decode()
+
+
+def _restored(ledger: Ledger, keep: int) -> dict[str, Received]:
+    restored = []
+    for identity, text in ledger.load().items():
+        try:
+            restored.append(_load(json.loads(text)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _log.warning("received_alert_unreadable", extra={"identity": identity, "error": repr(error)})
+    restored.sort(key=lambda each: each.wall)
+    return {each.identity: each for each in restored[-keep:]}
+
+
+def _load(data: Mapping[str, Any]) -> Received:
+    return Received(
+        wall=float(data["wall"]),
+        status=str(data["status"]),
+        labels={str(name): str(value) for name, value in data["labels"].items()},
+        starts_at=str(data["starts_at"]),
+        fingerprint=str(data["fingerprint"]),
+        diagnoses=tuple(
+            Diagnosis(
+                str(each["target"]),
+                Verdict(each["verdict"]),
+                each["lead"] or "",
+                str(each["cause"]),
+                each["remedy"] or "",
+                each["url"] or "",
+            )
+            for each in data["targets"]
+        ),
+    )

@@ -1,0 +1,1 @@
+"""A snapshot as JSON, text and metrics; web and cli both read it."""

@@ -1,0 +1,603 @@
+"""The JSON that the API speaks, made from snapshots; the text and the page read the same bodies."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
+
+from watchdog.history.number import AtLeast
+from watchdog.model import (
+    BlindRule,
+    Incident,
+    LatencyShare,
+    Readings,
+    Severity,
+    Snapshot,
+    State,
+    Subject,
+    Target,
+    Transition,
+    Verdict,
+)
+from watchdog.notify.receiver import Received
+from watchdog.rule.rule import RemedyRule, Rule
+from watchdog.text import EARLIEST_WALL, LATEST_WALL, scalar_text, timestamp
+
+WORST_FIRST = (Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.STARTING, Verdict.HEALTHY)
+RFC3339 = "RFC 3339, UTC"
+
+
+class Body(BaseModel):
+    """A part of an answer. Numbers that are not known, and those JSON cannot write, are null."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def _as_it_is(value: Any, check: ValidatorFunctionWrapHandler) -> float:
+    """A lower bound stays one, so that the text can say `>= 10 s`; the model would make a plain float of it."""
+    return value if isinstance(value, AtLeast) else float(check(value))
+
+
+Reading = Annotated[float, WrapValidator(_as_it_is)]
+
+
+class EvidenceBody(Body):
+    """A clause of the rule that holds, with the values that made it hold."""
+
+    clause: str = Field(description="The clause as the rule has it.")
+    values: dict[str, float | None] = Field(description="Its signals and their values; null where unknown.")
+    text: str = Field(description="The clause with its values, for people.")
+
+
+class RemedyBody(Body):
+    """One thing to do."""
+
+    action: str = Field(description="What to do.")
+    flag: str | None = Field(description="The launch flag to change; null for an action without one.")
+    value: str | None = Field(description="The value to give it; null where it cannot be computed.")
+    direction: str | None = Field(description="Which way the flag moves: raise, lower, set, on, off.")
+    why: str = Field(description="Why it helps.")
+    price: str = Field(description="What it costs.")
+
+
+class IncidentBody(Body):
+    """A cause or a symptom that lasts."""
+
+    key: str = Field(description="Its identity: rule/target/model_name/engine, `-` where a part is empty.")
+    rule: str = Field(description="The rule's id.")
+    title: str = Field(description="The rule's title.")
+    severity: Severity = Field(description="How bad it is.")
+    state: State = Field(description="Where it stands.")
+    unknown: bool = Field(description="True while it cannot be judged: it then neither fires nor resolves.")
+    easing: bool = Field(
+        description="True while it fires though its rule says no already: it resolves unless that says yes again."
+    )
+    labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
+    since: str | None = Field(description=f"When it was first seen ({RFC3339}).")
+    firing_since: str | None = Field(description=f"When it began to fire ({RFC3339}).")
+    resolved_at: str | None = Field(description=f"When it was over ({RFC3339}).")
+    cause: str = Field(description="What is wrong, in a sentence with the values.")
+    evidence: list[EvidenceBody] = Field(description="Why we think so.")
+    symptoms: list[str] = Field(description="Rules that fire because of it.")
+    explained_by: list[str] = Field(description="Rules that fire and explain it.")
+    remedies: list[RemedyBody] = Field(description="What to do, the best first.")
+    unhelpful: list[str] = Field(description="What will not help.")
+    runbook: str = Field(description="Where to read more.")
+
+
+class VllmBody(Body):
+    """What is known of the server."""
+
+    version: str | None = Field(description="vLLM's version as the server told it.")
+    bracket: str | None = Field(description="The range of versions its metrics point to.")
+    engine: str | None = Field(description="V0 or V1.")
+    models: list[str] = Field(description="The models it serves.")
+    config: dict[str, str] = Field(description="Its configuration as far as its metrics tell it.")
+
+
+class LatencyShareBody(Body):
+    """A part of the mean request."""
+
+    seconds: float | None = Field(description="Mean time a request spent in it.")
+    share: float | None = Field(description="Its share of the whole request (0 to 1).")
+    share_of_ttft: float | None = Field(description="Its share of the time to first token; null for none.")
+
+
+class ReadingsBody(Body):
+    """What is measured of one engine, also when nothing fires."""
+
+    model_name: str = Field(description="The model; empty where the server has no such label.")
+    engine: str = Field(description="The engine; empty where the server has no such label.")
+    limit: str = Field(description="What bounds throughput now.")
+    limit_share: float | None = Field(description="The share of the window in which it did (0 to 1).")
+    values: dict[str, Reading | None] = Field(description="Readings by name, the unit in the name.")
+    at_least: list[str] = Field(
+        default_factory=list,
+        description="Readings whose value is only a lower bound: they lie beyond their histogram's last bucket.",
+    )
+    latency_budget: dict[str, LatencyShareBody] = Field(description="Where a mean request's time went.")
+
+
+class BlindBody(Body):
+    """A rule that cannot speak now."""
+
+    rule: str = Field(description="The rule's id.")
+    labels: dict[str, str] = Field(description="What it cannot speak of.")
+    missing: list[str] = Field(description="The signals or metrics it would need.")
+
+
+class FailureBody(Body):
+    """Why the last scrape gave nothing."""
+
+    reason: str = Field(description="The reason in one word.")
+    detail: str = Field(description="The reason in a sentence.")
+
+
+class TargetBody(Body):
+    """One server: what is wrong, why, and what to do."""
+
+    name: str = Field(description="Its name in the settings.")
+    url: str = Field(description="Its metrics page, without user info and query values.")
+    up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
+    verdict: Verdict = Field(description="One word for it.")
+    scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
+    failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
+    vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
+    lead: str | None = Field(description="The rule that leads: the cause to look at first; null for none.")
+    lead_key: str | None = Field(description="The key of the incident that leads.")
+    incidents: list[IncidentBody] = Field(description="Everything that fires or is about to, the lead first.")
+    latency_budget: dict[str, LatencyShareBody] = Field(
+        description="Where a mean request's time went: queue, prefill, decode (of the lead's engine)."
+    )
+    readings: list[ReadingsBody] = Field(description="Readings of each engine.")
+    blind: list[BlindBody] = Field(description="Rules that cannot speak now, and for want of what.")
+    notes: list[str] = Field(description="What was mended or is odd about the page.")
+    hints: list[str] = Field(description="What we could say more of, if it were told to us.")
+
+
+class DiagnosisBody(Body):
+    """The diagnosis of all targets, or of one."""
+
+    generated_at: str | None = Field(description=f"When this was written ({RFC3339}).")
+    verdict: Verdict = Field(description="The worst verdict among them; unknown without targets.")
+    targets: list[TargetBody] = Field(description="Each target, in the order of the settings.")
+    fleet: list[IncidentBody] = Field(description="What is wrong among the targets that serve one model.")
+
+
+class TargetStatusBody(Body):
+    """How the scrapes of one target go."""
+
+    name: str = Field(description="Its name in the settings.")
+    url: str = Field(description="Its metrics page, without user info and query values.")
+    up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
+    verdict: Verdict = Field(description="One word for it.")
+    scrapes: int = Field(description="Scrapes since we started.")
+    failures: dict[str, int] = Field(description="Failed scrapes by reason.")
+    last_success: str | None = Field(description=f"The last good scrape ({RFC3339}).")
+    scrape_seconds: float | None = Field(description="How long the last scrape took.")
+    samples: int = Field(description="Samples in the last page.")
+    failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
+
+
+class TargetsBody(Body):
+    """All targets."""
+
+    targets: list[TargetStatusBody] = Field(description="In the order of the settings.")
+
+
+class IncidentsBody(Body):
+    """Incidents, present and past."""
+
+    incidents: list[IncidentBody] = Field(description="The newest first.")
+    kept: bool = Field(description="False where no store is set up: then only present ones are known.")
+
+
+class TransitionBody(Body):
+    """A change of state, with what was known at that moment."""
+
+    at: str | None = Field(description=f"When ({RFC3339}).")
+    before: State | None = Field(description="The state before; null at its first.")
+    state: State = Field(description="The state after.")
+    severity: Severity = Field(description="How bad it was then.")
+    cause: str = Field(description="What was said then.")
+    evidence: list[EvidenceBody] = Field(description="The values then.")
+
+
+class IncidentDetailBody(Body):
+    """One incident and its time line."""
+
+    incident: IncidentBody = Field(description="As it stands, or as it ended.")
+    timeline: list[TransitionBody] = Field(description="Its changes of state, the oldest first.")
+
+
+class ParameterBody(Body):
+    """A threshold of a rule, which settings may override."""
+
+    value: float = Field(description="Its value now.")
+    unit: str = Field(description="Its unit.")
+    why: str = Field(description="Why it is this one.")
+
+
+class RuleRemedyBody(Body):
+    """A thing to do as the rule has it, before values are put in."""
+
+    action: str = Field(description="What to do.")
+    flag: str | None = Field(description="The launch flag to change; null for an action without one.")
+    why: str = Field(description="Why it helps.")
+    price: str = Field(description="What it costs.")
+
+
+class RuleBody(Body):
+    """A cause we know."""
+
+    id: str = Field(description="Its id, which is the `rule` label everywhere.")
+    title: str = Field(description="The cause in a few words.")
+    severity: Severity = Field(description="How bad it is.")
+    scope: str = Field(description="What one finding is about: engine, target or fleet.")
+    for_seconds: float = Field(description="How long it must hold before it fires.")
+    keep_firing_seconds: float = Field(description="How long it must be over before it resolves.")
+    when: list[str] = Field(description="Clauses that must all hold.")
+    unless: list[str] = Field(description="Clauses of which none may hold.")
+    parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
+    explains: list[str] = Field(description="Rules that become its symptoms while it fires.")
+    cause: str = Field(description="The sentence it says, with signal names where values go.")
+    remedies: list[RuleRemedyBody] = Field(description="What it can propose.")
+    unhelpful: list[str] = Field(description="What will not help.")
+    false_positives: list[str] = Field(description="When it may be wrong.")
+    references: list[str] = Field(description="Where this is known from.")
+
+
+class RulesBody(Body):
+    """All rules in use."""
+
+    rules: list[RuleBody] = Field(description="By id.")
+
+
+class MeantTargetBody(Body):
+    """A target that an alert's labels mean, and what we know of it."""
+
+    target: str = Field(description="Its name in the settings.")
+    verdict: Verdict = Field(description="One word for it.")
+    lead: str | None = Field(description="The rule that leads; null for none.")
+    cause: str = Field(description="What is wrong, in a sentence.")
+    remedy: str | None = Field(description="What to do first; null where nothing is proposed.")
+    url: str | None = Field(description="Where to read more; null without web.external_url.")
+
+
+class AnsweredAlertBody(Body):
+    """An alert that others raised, and our answer."""
+
+    alertname: str = Field(description="The alert's name.")
+    status: str = Field(description="firing or resolved.")
+    labels: dict[str, str] = Field(description="The alert's labels, long ones shortened.")
+    starts_at: str = Field(description="When it began, as it was told to us.")
+    fingerprint: str = Field(description="Alertmanager's identity of it.")
+    targets: list[MeantTargetBody] = Field(description="The targets it means.")
+
+
+class KeptAlertBody(AnsweredAlertBody):
+    """An alert that others raised, and what we knew when it came."""
+
+    received_at: str | None = Field(description="When it came last.")
+
+
+class KeptAlertsBody(Body):
+    """The alerts of others that are kept, as many as receiver.keep says."""
+
+    alerts: list[KeptAlertBody] = Field(description="The newest first.")
+
+
+class ReceivedBody(Body):
+    """Our answer to Alertmanager's webhook."""
+
+    alerts: list[AnsweredAlertBody] = Field(description="The alerts as they came.")
+    forwarded: bool | None = Field(description="Whether they went on to receiver.forward_url; null without.")
+
+
+class HealthBody(Body):
+    """Whether we are alive, or ready."""
+
+    status: str = Field(description="`ok`.")
+    notes: list[str] = Field(default_factory=list, description="What a person should know all the same.")
+
+
+class ReloadBody(Body):
+    """A reload that worked."""
+
+    status: str = Field(description="`ok`.")
+
+
+class ErrorDetail(Body):
+    """What went wrong."""
+
+    status: int = Field(description="The HTTP status.")
+    reason: str = Field(description="The reason in one word, for programs.")
+    message: str = Field(description="The reason in a sentence, for people.")
+
+
+class ErrorBody(Body):
+    """The one shape of every error."""
+
+    error: ErrorDetail = Field(description="The error.")
+
+
+def plain(value: Any) -> Any:
+    """Dataclass values as what JSON can hold: NaN and infinity are None, lone surrogates become `?`."""
+    if isinstance(value, str):
+        return scalar_text(value.value if isinstance(value, Enum) else value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {scalar_text(str(key)): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def kept_alert_body(received: Received) -> KeptAlertBody:
+    """An alert of others with the diagnosis of then."""
+    return KeptAlertBody.model_validate(plain({**received.body(), "received_at": time_text(received.wall)}))
+
+
+def time_text(wall: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC with milliseconds; None for None and for what no calendar holds."""
+    return timestamp(wall) if wall is not None and EARLIEST_WALL <= wall <= LATEST_WALL else None
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of them; unknown where there is none."""
+    given = set(verdicts)
+    return next((verdict for verdict in WORST_FIRST if verdict in given), Verdict.UNKNOWN)
+
+
+def diagnosis_body(
+    targets: Sequence[Target],
+    snapshots: Mapping[str, Snapshot],
+    fleet: Sequence[Incident],
+    wall: float,
+    make: Callable[[Target, Snapshot | None, float], TargetBody] | None = None,
+) -> DiagnosisBody:
+    """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one."""
+    make = make or target_body
+    bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
+    verdicts = [body.verdict for body in bodies]
+    if any(incident.state is State.FIRING for incident in fleet):
+        severities = {incident.severity for incident in fleet if incident.state is State.FIRING}
+        verdicts += [Verdict.CRITICAL] if Severity.CRITICAL in severities else []
+        verdicts += [Verdict.DEGRADED] if Severity.WARNING in severities else []
+    return DiagnosisBody(
+        generated_at=time_text(wall),
+        verdict=worst(verdicts),
+        targets=bodies,
+        fleet=[incident_body(incident) for incident in fleet],
+    )
+
+
+def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> TargetBody:
+    """One target as of its last snapshot; `wall` is now, for the age."""
+    if snapshot is None:
+        return _unread(target)
+    vllm = snapshot.vllm
+    return TargetBody(
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
+        up=snapshot.up,
+        verdict=snapshot.verdict,
+        scrape_age_seconds=_age(snapshot, wall),
+        failure=_failure(snapshot),
+        vllm=VllmBody.model_validate(
+            plain(
+                {
+                    "version": vllm.version,
+                    "bracket": vllm.bracket,
+                    "engine": vllm.engine,
+                    "models": vllm.models,
+                    "config": vllm.config,
+                }
+            )
+        ),
+        lead=snapshot.lead.rule if snapshot.lead else None,
+        lead_key=scalar_text(str(snapshot.lead)) if snapshot.lead else None,
+        incidents=[incident_body(incident) for incident in lead_first(snapshot)],
+        latency_budget=_budget(_leading(snapshot)),
+        readings=[_readings(readings) for readings in snapshot.readings],
+        blind=[_blind(blind) for blind in snapshot.blind],
+        notes=plain(snapshot.notes),
+        hints=plain(snapshot.hints),
+    )
+
+
+class TargetBodies:
+    """Bodies made once a snapshot, however many callers ask before the next one; only the age is told anew."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Snapshot, TargetBody]] = {}
+
+    def body(self, target: Target, snapshot: Snapshot | None, wall: float) -> TargetBody:
+        """As `target_body`."""
+        made = self._made.get(target.name)
+        if snapshot is None:
+            return target_body(target, None, wall)
+        if made is None or made[0] is not snapshot:
+            made = (snapshot, target_body(target, snapshot, wall))
+            self._made[target.name] = made
+        return made[1].model_copy(update={"scrape_age_seconds": _age(snapshot, wall)})
+
+
+def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
+    """How the scrapes of one target go."""
+    return TargetStatusBody(
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
+        up=snapshot.up if snapshot else None,
+        verdict=snapshot.verdict if snapshot else Verdict.STARTING,
+        scrapes=snapshot.scrapes if snapshot else 0,
+        failures=plain(snapshot.failures) if snapshot else {},
+        last_success=time_text(snapshot.last_success_wall) if snapshot else None,
+        scrape_seconds=plain(snapshot.scrape_took_seconds) if snapshot else None,
+        samples=snapshot.scrape_samples if snapshot else 0,
+        failure=_failure(snapshot) if snapshot else None,
+    )
+
+
+def incident_body(incident: Incident) -> IncidentBody:
+    """One incident."""
+    return IncidentBody(
+        key=scalar_text(str(incident.key)),
+        rule=scalar_text(incident.key.rule),
+        title=scalar_text(incident.title),
+        severity=incident.severity,
+        state=incident.state,
+        unknown=incident.unknown,
+        easing=incident.easing,
+        labels=plain(incident.labels),
+        since=time_text(incident.pending_since),
+        firing_since=time_text(incident.firing_since),
+        resolved_at=time_text(incident.resolved_at),
+        cause=scalar_text(incident.cause),
+        evidence=_evidence(incident),
+        symptoms=plain(incident.symptoms),
+        explained_by=plain(incident.explained_by),
+        remedies=[
+            RemedyBody.model_validate(
+                plain({name: getattr(remedy, name) for name in RemedyBody.model_fields})
+            )
+            for remedy in incident.remedies
+        ],
+        unhelpful=plain(incident.unhelpful),
+        runbook=scalar_text(incident.runbook),
+    )
+
+
+def transition_body(transition: Transition) -> TransitionBody:
+    """One change of state."""
+    incident = transition.incident
+    return TransitionBody(
+        at=time_text(transition.at),
+        before=transition.before,
+        state=incident.state,
+        severity=incident.severity,
+        cause=scalar_text(incident.cause),
+        evidence=_evidence(incident),
+    )
+
+
+def rule_body(rule: Rule) -> RuleBody:
+    """One rule as it is used now, overrides included."""
+    return RuleBody(
+        id=rule.id,
+        title=scalar_text(rule.title),
+        severity=rule.severity,
+        scope=rule.scope,
+        for_seconds=rule.for_seconds,
+        keep_firing_seconds=rule.keep_firing_seconds,
+        when=[scalar_text(clause.text) for clause in rule.when],
+        unless=[scalar_text(clause.text) for clause in rule.unless],
+        parameters={
+            name: ParameterBody(value=each.value, unit=scalar_text(each.unit), why=scalar_text(each.why))
+            for name, each in rule.parameters.items()
+        },
+        explains=list(rule.explains),
+        cause=scalar_text(str(rule.cause)),
+        remedies=[_rule_remedy(remedy) for remedy in rule.remedies],
+        unhelpful=plain(rule.unhelpful),
+        false_positives=plain(rule.false_positives),
+        references=plain(rule.references),
+    )
+
+
+def lead_first(snapshot: Snapshot) -> list[Incident]:
+    """A target's incidents: the lead, then what fires, then what is about to."""
+    order = (State.FIRING, State.PENDING, State.RESOLVED)
+    return sorted(snapshot.incidents, key=lambda each: (each.key != snapshot.lead, order.index(each.state)))
+
+
+def _unread(target: Target) -> TargetBody:
+    return TargetBody(
+        name=scalar_text(target.name),
+        url=scalar_text(target.url),
+        up=None,
+        verdict=Verdict.STARTING,
+        scrape_age_seconds=None,
+        failure=None,
+        vllm=VllmBody(version=None, bracket=None, engine=None, models=[], config={}),
+        lead=None,
+        lead_key=None,
+        incidents=[],
+        latency_budget={},
+        readings=[],
+        blind=[],
+        notes=[],
+        hints=[],
+    )
+
+
+def _age(snapshot: Snapshot, wall: float) -> float | None:
+    """Never below zero: the wall clock may have been set back since."""
+    if snapshot.last_success_wall is None:
+        return None
+    age = wall - snapshot.last_success_wall
+    return round(max(0.0, age), 3) if math.isfinite(age) else None
+
+
+def _failure(snapshot: Snapshot) -> FailureBody | None:
+    failure = snapshot.failure
+    return FailureBody(reason=failure.reason, detail=scalar_text(failure.detail)) if failure else None
+
+
+def _evidence(incident: Incident) -> list[EvidenceBody]:
+    return [
+        EvidenceBody(clause=scalar_text(each.clause), values=plain(each.values), text=scalar_text(each.text))
+        for each in incident.evidence
+    ]
+
+
+def _leading(snapshot: Snapshot) -> Readings | None:
+    """The readings of the engine that the lead is about, else of the first."""
+    lead = snapshot.lead
+    own = (each for each in snapshot.readings if lead and each.subject[1:] == lead[2:])
+    return next(own, None) or next(iter(snapshot.readings), None)
+
+
+def _budget(readings: Readings | None) -> dict[str, LatencyShareBody]:
+    budget = readings.latency_budget if readings else {}
+    return {scalar_text(phase): _share(share) for phase, share in budget.items()}
+
+
+def _share(share: LatencyShare) -> LatencyShareBody:
+    return LatencyShareBody(
+        seconds=plain(share.seconds), share=plain(share.share), share_of_ttft=plain(share.share_of_ttft)
+    )
+
+
+def _readings(readings: Readings) -> ReadingsBody:
+    return ReadingsBody(
+        model_name=scalar_text(readings.subject.model_name),
+        engine=scalar_text(readings.subject.engine),
+        limit=scalar_text(readings.limit),
+        limit_share=plain(readings.limit_share),
+        values=plain(readings.values),
+        at_least=[scalar_text(name) for name, value in readings.values.items() if isinstance(value, AtLeast)],
+        latency_budget=_budget(readings),
+    )
+
+
+def _blind(blind: BlindRule) -> BlindBody:
+    return BlindBody(
+        rule=scalar_text(blind.rule), labels=_subject_labels(blind.subject), missing=plain(blind.missing)
+    )
+
+
+def _subject_labels(subject: Subject) -> dict[str, str]:
+    return {name: scalar_text(value) for name, value in subject._asdict().items() if value}
+
+
+def _rule_remedy(remedy: RemedyRule) -> RuleRemedyBody:
+    return RuleRemedyBody(
+        action=scalar_text(str(remedy.action)),
+        flag=remedy.flag,
+        why=scalar_text(str(remedy.why)),
+        price=scalar_text(str(remedy.price)),
+    )

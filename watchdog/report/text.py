@@ -1,0 +1,392 @@
+"""The diagnosis as plain text for a terminal at night: the verdict first, then the cause, then what to do."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from watchdog.history.number import AtLeast, seconds_text
+from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
+from watchdog.remedy.instruction import instruction
+from watchdog.report.advice import advice
+from watchdog.report.bodies import (
+    WORST_FIRST,
+    DiagnosisBody,
+    IncidentBody,
+    LatencyShareBody,
+    RemedyBody,
+    TargetBody,
+)
+
+WIDTH = 100
+TOO_SHORT = "not enough history to judge yet"
+_MARGIN = 13
+_TIE = "~"
+_ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
+# Where the name that a metric wants says too little or too much beside a value with its unit.
+_READING_WORDS = {
+    "window_first_tokens": "first tokens in 30 s",
+    "running_mean_requests": "mean running",
+    "standing_queue_requests": "shortest queue in 15 s",
+    "running_requests": "running",
+    "waiting_requests": "waiting",
+    "seconds_since_progress": "since progress",
+    "single_stream_tokens_per_second": "one stream",
+    "decode_ceiling_tokens_per_second": "ceiling of one stream",
+    "decode_ceiling_ratio": "one stream of ceiling",
+    "requests_that_fit": "fit in the pool",
+    "prefix_hit_ratio": "prefix hits",
+}
+_SHOWN_READINGS = (
+    ("running_requests", "running"),
+    ("waiting_requests", "waiting"),
+    ("kv_usage_ratio", "KV"),
+    ("prompt_tokens_per_second", "in"),
+    ("generation_tokens_per_second", "out"),
+    ("prefix_hit_ratio", "prefix hits"),
+    ("ttft_p95_seconds", "TTFT p95"),
+    ("itl_p99_seconds", "ITL p99"),
+    ("requests_that_fit", "fit in the pool"),
+)
+
+
+def diagnosis_text(
+    diagnosis: DiagnosisBody, width: int = WIDTH, starting: Mapping[str, str] = NO_LABELS
+) -> str:
+    """All targets, the worst first; ends with a line break. `starting` is as in `target_text`."""
+    blocks = []
+    if len(diagnosis.targets) != 1 or diagnosis.fleet:
+        blocks.append(_summary(diagnosis, width))
+    urgent, notices = fleet_by_urgency(diagnosis)
+    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in urgent]
+    ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
+    blocks += [target_text(body, diagnosis.generated_at, width, starting) for body in ordered]
+    blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in notices]
+    return "\n".join(blocks)
+
+
+def fleet_by_urgency(diagnosis: DiagnosisBody) -> tuple[list[IncidentBody], list[IncidentBody]]:
+    """The fleet's incidents that belong before the targets, and those of severity info, which come after."""
+    urgent = [each for each in diagnosis.fleet if each.severity is not Severity.INFO]
+    return urgent, [each for each in diagnosis.fleet if each.severity is Severity.INFO]
+
+
+def target_text(
+    body: TargetBody, now: str | None, width: int = WIDTH, starting: Mapping[str, str] = NO_LABELS
+) -> str:
+    """One target: verdict and lead in the first line, then cause, evidence, remedies and readings.
+
+    `now` is the diagnosis' own time as it is written there. `starting` says by target why one cannot be
+    judged yet, where the caller knows more than that its history is short.
+    """
+    lead = next((each for each in body.incidents if each.key == body.lead_key), None)
+    # Never wrapped: `head -1` and `grep` at night want the whole of it.
+    lines = [one_line(_headline(body, lead, starting.get(body.name, TOO_SHORT)))]
+    if body.failure:
+        why = failure_text(body.failure.reason, body.failure.detail)
+        lines += _row("scrape", f"{body.url} failed: {why}", width)
+        lines += _row("try", failure_advice(body, lead), width)
+    if lead:
+        lines += _incident_lines(lead, now, width)
+    lines += _beside_lines(body, width)
+    for readings in body.readings:
+        lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
+        lines += _row("time went", budget_text(readings.latency_budget), width)
+        # Where a cause leads, it is the answer: several limits can bind at once, and only one is to be moved.
+        limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
+        lines += _row("limit", limit, width)
+    lines += _row("seen", _seen(body), width)
+    if not body.readings:
+        return "\n".join(lines) + "\n"
+    has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
+    lines += _row("hints", _hint_text(body.hints, has_flags), width)
+    return "\n".join(lines) + "\n"
+
+
+def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
+    """What to try after a failed scrape; empty where a cause tells more, of a server that has answered before."""
+    if body.failure is None or (lead is not None and body.scrape_age_seconds is not None):
+        return ""
+    return advice(body.failure.reason, body.failure.detail)
+
+
+def number_text(name: str, value: float | None) -> str:
+    """A reading as people say it: the unit follows from its name."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    bound = ">= " if isinstance(value, AtLeast) else ""
+    return bound + _with_unit(name, float(value))
+
+
+def budget_text(budget: dict[str, LatencyShareBody]) -> str:
+    """Where a mean request's time went, in one line; empty where that is not known."""
+    parts = [
+        f"{phase} {seconds_text(part.seconds)} ({part.share:.0%})"
+        for phase, part in budget.items()
+        if part.seconds is not None and part.share is not None
+    ]
+    return ", ".join(parts)
+
+
+def readings_text(values: dict[str, float | None]) -> str:
+    """The readings a person looks at first, in one line; those that are unknown are left out."""
+    return ", ".join(_readings(values))
+
+
+def _readings(values: dict[str, float | None]) -> list[str]:
+    return [
+        f"{label} {number_text(name, values[name])}"
+        for name, label in _SHOWN_READINGS
+        if values.get(name) is not None
+    ]
+
+
+def words(name: str) -> str:
+    """A name of ours as words: `kv_usage` is "KV usage"."""
+    return " ".join(_ABBREVIATIONS.get(part, part) for part in name.split("_"))
+
+
+def label(name: str) -> str:
+    """A signal's or reading's name as words, without the unit that its value carries."""
+    bare = name.removesuffix("_baseline")
+    for unit in ("_per_second", "_seconds", "_ratio"):
+        bare = bare.removesuffix(unit)
+    return words(bare) + (" before" if name.endswith("_baseline") else "")
+
+
+def reading_label(name: str) -> str:
+    """A reading's name as words, for a reader who sees nothing but it and its value."""
+    return _READING_WORDS.get(name) or label(name)
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks, terminal escapes and other control characters a server may send."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _with_unit(name: str, value: float) -> str:
+    name = name.removesuffix("_baseline")
+    if name.endswith("_tokens_per_second"):
+        return f"{_rounded(value)} tokens/s"
+    if name.endswith("_per_second"):
+        return f"{_rounded(value)}/s"
+    if name.endswith("_seconds") or name.startswith("seconds_"):
+        return seconds_text(value)
+    if name.endswith("_ratio"):
+        return f"{value:.0%}" if value == 0 or abs(value) >= 0.01 else f"{value:.2%}"
+    return _rounded(value)
+
+
+def _rounded(value: float) -> str:
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
+
+
+def _summary(diagnosis: DiagnosisBody, width: int) -> str:
+    """The first line for many targets: the worst verdict, where it is, and how the others do."""
+    counts = [
+        f"{count} {verdict}"
+        for verdict in WORST_FIRST
+        if (count := sum(body.verdict is verdict for body in diagnosis.targets))
+    ]
+    worst = next(
+        (body for body in diagnosis.targets if body.verdict is diagnosis.verdict and body.lead), None
+    )
+    about = f"{worst.lead} on {worst.name}{_more(diagnosis)}" if worst else ""
+    total = f"{len(diagnosis.targets)} targets" + (f": {', '.join(counts)}" if counts else " are configured")
+    text = f"{diagnosis.verdict.upper()}  " + "; ".join(part for part in (about, total) if part)
+    return "\n".join(_wrapped(text, width)) + "\n"
+
+
+def _more(diagnosis: DiagnosisBody) -> str:
+    """How many targets have the worst verdict beside the one that is named."""
+    more = sum(body.verdict is diagnosis.verdict for body in diagnosis.targets) - 1
+    return f" and {more} more" if more else ""
+
+
+def _fleet_text(incident: IncidentBody, now: str | None, width: int) -> str:
+    title = f"{incident.severity.upper()}  fleet {incident.labels.get('model_name', '')}: {incident.title}"
+    return "\n".join([*_wrapped(title, width), *_incident_lines(incident, now, width)]) + "\n"
+
+
+def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str:
+    words = f"{body.verdict.upper()}  {body.name}"
+    if lead:
+        return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
+    told = state_text(body, starting)
+    return f"{words}: {told}" if told else words
+
+
+def state_text(body: TargetBody, starting: str = TOO_SHORT) -> str:
+    """What there is to say of a target that no cause leads; `starting` is why one cannot be judged yet."""
+    return {
+        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadows(body)}",
+        Verdict.STARTING: starting,
+        Verdict.UNKNOWN: _why_unknown(body),
+    }.get(body.verdict, "")
+
+
+def _shadows(body: TargetBody) -> str:
+    """What a healthy server shows all the same: a queue, and what may fire soon."""
+    waiting = sum(readings.values.get("waiting_requests") or 0.0 for readings in body.readings)
+    pending = dict.fromkeys(each.rule for each in body.incidents if _is_looming(each))
+    parts = [f"{waiting:.0f} waiting"] if waiting else []
+    parts += [f"pending: {', '.join(pending)}"] if pending else []
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _has_info(body: TargetBody) -> bool:
+    return any(each.state is State.FIRING for each in body.incidents)
+
+
+def _is_looming(incident: IncidentBody) -> bool:
+    """Whether it may soon fire and be news: no notice, and no symptom of what fires already."""
+    if incident.severity is Severity.INFO or incident.explained_by:
+        return False
+    return incident.state is State.PENDING
+
+
+def _why_unknown(body: TargetBody) -> str:
+    if body.failure:
+        return "its page could not be read"
+    if body.scrape_age_seconds is not None and not body.readings:
+        return "it answers, but shows no series of vLLM: still loading, or the wrong port or path"
+    return "it cannot be judged now"
+
+
+def _of_engine(incident: IncidentBody) -> str:
+    parts = [incident.labels.get("model_name", ""), incident.labels.get("engine", "")]
+    return ", " + " engine ".join(filter(None, parts)) if any(parts) else ""
+
+
+def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iterator[str]:
+    yield from _row("cause", incident.cause, width)
+    for index, evidence in enumerate(incident.evidence):
+        # A value is never parted from its name.
+        yield from _tied(_row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
+    for index, remedy in enumerate(incident.remedies):
+        yield from _remedy_lines("" if index else "do this", index + 1, remedy, width)
+    if any(remedy.flag for remedy in incident.remedies):
+        yield from _row("", "Flags count from the next start of the server.", width)
+    for index, text in enumerate(incident.unhelpful):
+        yield from _row("" if index else "won't help", text, width)
+    yield from _row("symptoms", ", ".join(incident.symptoms), width)
+    if incident.firing_since:
+        yield from _row("since", since_text(incident.firing_since, now) + standing_text(incident), width)
+    yield from _row("runbook", _runbook(incident), width)
+
+
+def standing_text(incident: IncidentBody) -> str:
+    """What a reader must know of a cause that is told from an earlier look; empty while it holds."""
+    if incident.unknown:
+        return "; it cannot be judged now"
+    return "; it holds no more, and ends unless it comes back" if incident.easing else ""
+
+
+def _runbook(incident: IncidentBody) -> str:
+    """A path in our own documents is seldom at hand at night; the command that prints the same is."""
+    is_link = incident.runbook.startswith(("http://", "https://"))
+    return incident.runbook if is_link else f"vllm-watchdog rules show {incident.rule}"
+
+
+def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
+    yield from _row(label, f"{number}. {instruction(remedy)}", width, hang=3)
+    yield from _row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
+    yield from _row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
+
+
+def beside(body: TargetBody) -> list[IncidentBody]:
+    """What fires beside the lead, then what is about to, then notices; nothing that is explained already."""
+    firing = [each for each in body.incidents if each.state is State.FIRING and not each.explained_by]
+    others = [each for each in firing if each.key != body.lead_key]
+    grave = [each for each in others if each.severity is not Severity.INFO]
+    looming = [each for each in body.incidents if _is_looming(each)]
+    return [*grave, *looming, *(each for each in others if each.severity is Severity.INFO)]
+
+
+def _beside_lines(body: TargetBody, width: int) -> Iterator[str]:
+    for incident in beside(body):
+        kind = "info" if incident.severity is Severity.INFO else "also"
+        text = f"{incident.rule}{_of_engine(incident)}: {incident.cause or incident.title}"
+        yield from _row("pending" if incident.state is State.PENDING else kind, text, width)
+
+
+def _engine_lines(
+    body: TargetBody, engine: str, model: str, values: dict[str, float | None], width: int
+) -> Iterator[str]:
+    shown = _readings(values)
+    if not shown:
+        return
+    if len(body.readings) > 1:
+        yield from _row("engine", " engine ".join(filter(None, (model, engine))), width)
+    # A reading is never parted from its name.
+    joined = ", ".join(each.replace(" ", _TIE) for each in shown)
+    yield from _tied(_row("readings", joined, width))
+
+
+def _tied(lines: Iterable[str]) -> Iterator[str]:
+    return (line.replace(_TIE, " ") for line in lines)
+
+
+def _limit_text(limit: str, share: float | None) -> str:
+    if limit in {"unknown", "none"}:
+        return ""
+    held = f", {share:.0%} of the time" if share is not None else ""
+    return words(limit) + held
+
+
+def _seen(body: TargetBody) -> str:
+    age = body.scrape_age_seconds
+    parts = ["never scraped with success" if age is None else f"scraped {age_text(age)}"]
+    version = body.vllm.version or body.vllm.bracket
+    if version:
+        parts.append(f"vLLM {version}")
+    if body.vllm.models:
+        parts.append(", ".join(body.vllm.models))
+    blind = sorted({each.rule for each in body.blind})
+    if blind and body.readings:
+        parts.append(f"{len(blind)} rule{'s' * (len(blind) != 1)} blind: {_few(blind)}")
+    return "; ".join(parts)
+
+
+def age_text(seconds: float) -> str:
+    """How long ago, in words."""
+    return "just now" if seconds < 1 else f"{seconds_text(seconds)} ago"
+
+
+def _hint_text(hints: list[str], first: bool) -> str:
+    """`first` says whether the most useful one is told whole: beside flags to change, which it makes exact."""
+    if not hints:
+        return ""
+    where = "`hints` in the JSON"
+    if first:
+        return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
+    return f"{len(hints)} on what would make this more exact: {where}"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def since_text(text: str, now: str | None) -> str:
+    """When it began and how long ago: `2026-09-21 14:10:00 UTC (3m 20s)`."""
+    moment = text.replace("T", " ").partition(".")[0] + " UTC"
+    if now is None:
+        return moment
+    age = (datetime.fromisoformat(now) - datetime.fromisoformat(text)).total_seconds()
+    return f"{moment} ({seconds_text(max(0.0, age))})"
+
+
+def _row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:
+    """A labelled paragraph; nothing for empty text."""
+    if not text.strip():
+        return ()
+    first = f"  {label:<{_MARGIN - 2}}"
+    return _wrapped(text, width, first, " " * (_MARGIN + hang))
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        one_line(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )

@@ -1,0 +1,1 @@
+"""Rules: one cause a file, read, checked, tested and documented."""

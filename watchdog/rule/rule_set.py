@@ -1,0 +1,266 @@
+"""The rule set: all rules of some directories, checked as a whole before any of them is used."""
+
+import hashlib
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from watchdog.errors import RuleError, RuleFault
+from watchdog.language.nearest import nearest
+from watchdog.model import Severity
+from watchdog.rule.file import MAX_BYTES, RuleFile
+from watchdog.rule.own_tests import test_rule
+from watchdog.rule.reader import Read, read_rule
+from watchdog.rule.rule import Expectation, Rule
+
+MAX_FILES = 500
+OVERRIDES = "rules.overrides"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOverride:
+    """What settings change of a rule; None (and a parameter not named) leaves it as it is.
+
+    A severity set here holds: the rule's own `raise_to` no longer applies. A rule not `enabled` is left out.
+    """
+
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    for_seconds: float | None = None
+    keep_firing_seconds: float | None = None
+    severity: Severity | None = None
+    enabled: bool = True
+
+
+NO_OVERRIDES: Mapping[str, RuleOverride] = MappingProxyType({})
+
+
+class RuleSet:
+    """Rules sorted by id; `digest` is the hash of the files they came from."""
+
+    def __init__(self, rules: Sequence[Rule], digest: str) -> None:
+        self.rules = tuple(sorted(rules, key=lambda rule: rule.id))
+        self.digest = digest
+        self._by_id = {rule.id: rule for rule in self.rules}
+
+    def by_id(self, identity: str) -> Rule:
+        """The rule of this id; raises KeyError where the set has none."""
+        return self._by_id[identity]
+
+    def find(self, identity: str) -> Rule | None:
+        """The rule of this id; None where the set has none."""
+        return self._by_id.get(identity)
+
+
+class _Source(NamedTuple):
+    """A rule file's path and content; `content` ends just beyond the size limit."""
+
+    path: Path
+    content: bytes
+
+
+def load(
+    directories: Sequence[Path],
+    known_signals: Collection[str],
+    overrides: Mapping[str, RuleOverride] = NO_OVERRIDES,
+    allow_untested: bool = False,
+) -> RuleSet:
+    """Read and check all rule files of the directories (`*.yaml`, not in folders below).
+
+    Unless `allow_untested`, each rule must carry a test that fires, one that is silent and one that is
+    unknown, and pass all of its tests with the parameters of its file.
+
+    Raises:
+        RuleError: with every fault of every file, of the directories and of the overrides.
+    """
+    faults: list[RuleFault] = []
+    sources = _sources(directories, faults)
+    signals = frozenset(known_signals)
+    files = [(RuleFile(str(path), content), path) for path, content in sources]
+    read = [found for file, path in files if (found := read_rule(file, path, signals, {}))]
+    _check_identities(read)
+    _check_explained(read, whole=len(read) == len(files))
+    if not allow_untested:
+        for each in read:
+            _check_tests(each)
+    faults += [fault for file, _ in files for fault in file.faults]
+    faults += _override_faults({each.rule.id: each.rule for each in read}, overrides, len(read) == len(files))
+    if faults:
+        raise RuleError(faults)
+    rules = [_overridden(each, signals, overrides.get(each.rule.id, RuleOverride())) for each in read]
+    disabled = {identity for identity, override in overrides.items() if not override.enabled}
+    return RuleSet([_without(rule, disabled) for rule in rules if rule.id not in disabled], _digest(sources))
+
+
+def digest(directories: Sequence[Path]) -> str:
+    """The hash of the rule files as they are now, without reading their meaning; cheap enough for polling.
+
+    Raises:
+        RuleError: where a directory or a file cannot be read, or a directory has no rule.
+    """
+    faults: list[RuleFault] = []
+    sources = _sources(directories, faults)
+    if faults:
+        raise RuleError(faults)
+    return _digest(sources)
+
+
+def _digest(sources: Sequence[_Source]) -> str:
+    whole = hashlib.sha256()
+    for path, content in sources:
+        whole.update(f"{path.name}\n{len(content)}\n".encode(errors="surrogateescape"))
+        whole.update(content)
+    return whole.hexdigest()
+
+
+def _sources(directories: Sequence[Path], faults: list[RuleFault]) -> list[_Source]:
+    found: list[_Source] = []
+    for directory in directories:
+        try:
+            before = len(found), len(faults)
+            found += _in_directory(directory, faults)
+            if before == (len(found), len(faults)):
+                faults.append(RuleFault(str(directory), 0, 0, "no rule file here", "they end in .yaml"))
+        except NotADirectoryError:
+            faults.append(RuleFault(str(directory), 0, 0, "is a file", "name the folder that holds it"))
+        except OSError as error:
+            faults.append(RuleFault(str(directory), 0, 0, f"cannot be read: {error.strerror}"))
+    return found
+
+
+def _in_directory(directory: Path, faults: list[RuleFault]) -> Iterator[_Source]:
+    # A mounted ConfigMap changes by swapping the link `..data`: read it once, so that files are of one age.
+    data = directory / "..data"
+    real = directory / data.readlink() if data.is_symlink() else directory
+    names = sorted(path.name for path in real.iterdir() if not path.name.startswith("."))
+    rule_names = [name for name in names if name.endswith(".yaml")]
+    faults += [
+        RuleFault(str(directory / name), 0, 0, "ends in .yml", "rule files end in .yaml")
+        for name in names
+        if name.endswith(".yml")
+    ]
+    if len(rule_names) > MAX_FILES:
+        faults.append(RuleFault(str(directory), 0, 0, f"more than {MAX_FILES} rule files"))
+        return
+    for name in rule_names:
+        try:
+            yield _Source(directory / name, _content(real / name))
+        except OSError as error:
+            faults.append(RuleFault(str(directory / name), 0, 0, f"cannot be read: {error.strerror}"))
+
+
+def _content(path: Path) -> bytes:
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
+        raise OSError(0, "not a file")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _check_identities(read: Sequence[Read]) -> None:
+    first: dict[str, Read] = {}
+    for each in read:
+        earlier = first.setdefault(each.rule.id, each)
+        if earlier is not each:
+            text = f"the rule `{each.rule.id}` is also in {earlier.file.path}"
+            each.file.fault(each.id_node, text, "ids are unique over all directories")
+
+
+def _check_explained(read: Sequence[Read], whole: bool) -> None:
+    known = {each.rule.id: each for each in read}
+    for each in read:
+        for node in each.explains:
+            # Where some file could not be read, its id may be the one that is missing here.
+            if node.text not in known and whole:
+                text = f"`explains` names the rule `{node.text}`, which does not exist"
+                each.file.fault(node, text, each.file.hint(node.text, known))
+    for cycle in _cycles({identity: each.rule.explains for identity, each in known.items()}):
+        first = known[cycle[0]]
+        files = ", ".join(known[identity].file.path for identity in cycle[1:-1])
+        text = f"`explains` goes in a circle: {' -> '.join(cycle)}"
+        place = next(node for node in first.explains if node.text == cycle[1])
+        first.file.fault(place, text, f"the others are {files}" if files else "")
+
+
+def _cycles(explains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Circles, each from its first id by name and back to it; every id is gone through once."""
+    found: list[tuple[str, ...]] = []
+    done: set[str] = set()
+    for start in sorted(explains):
+        trail = {} if start in done else {start: iter(explains[start])}
+        while trail:
+            identity, rest = next(reversed(trail.items()))
+            step = next(rest, None)
+            if step is None:
+                done.add(identity)
+                del trail[identity]
+            elif step in trail:
+                found.append(_from_first(list(trail)[list(trail).index(step) :]))
+            elif step in explains and step not in done:
+                trail[step] = iter(explains[step])
+    return list(dict.fromkeys(found))
+
+
+def _from_first(circle: Sequence[str]) -> tuple[str, ...]:
+    turn = circle.index(min(circle))
+    return (*circle[turn:], *circle[:turn], circle[turn])
+
+
+def lacking_tests(rule: Rule) -> str:
+    """Which kinds of test a rule lacks, as a sentence without its end; empty where it has all three."""
+    expected = {test.expect for test in rule.tests}
+    lacking = [str(each) for each in Expectation if each not in expected]
+    return f"the rule `{rule.id}` has no test that expects {', nor '.join(lacking)}" if lacking else ""
+
+
+def _check_tests(read: Read) -> None:
+    rule, places = read.rule, dict(zip((test.name for test in read.rule.tests), read.tests, strict=True))
+    lacking = lacking_tests(rule)
+    if lacking:
+        read.file.fault(read.id_node, lacking, "each rule is tested firing, silent and unknown")
+    for result in test_rule(rule):
+        for problem in result.problems:
+            read.file.fault(places[result.test], f"the test `{result.test}` fails: {problem}")
+
+
+def _override_faults(
+    rules: Mapping[str, Rule], overrides: Mapping[str, RuleOverride], whole: bool
+) -> Iterator[RuleFault]:
+    for identity, override in overrides.items():
+        place = f"{OVERRIDES}.{identity}"
+        rule = rules.get(identity)
+        if rule is None and whole:
+            yield RuleFault(place, 0, 0, "there is no such rule", nearest(identity, rules))
+        if rule is None:
+            continue
+        for name, value in override.parameters.items():
+            if name not in rule.parameters:
+                text = f"the rule has no parameter `{name}`"
+                yield RuleFault(place, 0, 0, text, nearest(name, rule.parameters))
+            elif not isfinite(value):
+                yield RuleFault(place, 0, 0, f"`{name}` is not a finite number")
+        for seconds in (override.for_seconds, override.keep_firing_seconds):
+            if seconds is not None and not 0 <= seconds < float("inf"):
+                yield RuleFault(place, 0, 0, "a duration is not negative and has an end")
+
+
+def _overridden(read: Read, signals: Collection[str], override: RuleOverride) -> Rule:
+    rule = read.rule
+    if override.parameters:
+        again = read_rule(read.file, rule.path, signals, override.parameters)
+        rule = again.rule if again else rule
+    if override.severity is not None:
+        rule = replace(rule, severity=override.severity, raise_to=None)
+    if override.for_seconds is not None:
+        rule = replace(rule, for_seconds=override.for_seconds)
+    if override.keep_firing_seconds is not None:
+        rule = replace(rule, keep_firing_seconds=override.keep_firing_seconds)
+    return rule
+
+
+def _without(rule: Rule, disabled: Collection[str]) -> Rule:
+    if not disabled:
+        return rule
+    return replace(rule, explains=tuple(each for each in rule.explains if each not in disabled))

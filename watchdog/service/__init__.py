@@ -1,0 +1,1 @@
+"""The running service: its object graph, its watches, its schedule and its process."""

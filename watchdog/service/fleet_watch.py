@@ -1,0 +1,74 @@
+"""All targets together under watch: one step over their last snapshots, on a schedule of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from watchdog.clock import steady_seconds
+from watchdog.diagnosis.fleet import Fleet
+from watchdog.diagnosis.incidents import OpenIncident
+from watchdog.model import Incident, Snapshot, Transition
+from watchdog.rule.rule_set import RuleSet
+
+log = logging.getLogger(__name__)
+
+
+class Step(NamedTuple):
+    """What one step found: how incidents stand, what changed, and when (steady and unix seconds)."""
+
+    incidents: tuple[Incident, ...]
+    transitions: tuple[Transition, ...]
+    at: float
+    wall: float
+
+
+class FleetWatch:
+    """`cycle` is the job that runs each interval; `errors` counts those that raised."""
+
+    def __init__(
+        self, rules: RuleSet, snapshots: Callable[[], Collection[Snapshot]], publish: Callable[[Step], None]
+    ) -> None:
+        self.incidents: tuple[Incident, ...] = ()
+        self.errors = 0
+        self._fleet = Fleet(rules)
+        self._snapshots = snapshots
+        self._publish = publish
+        self._step = threading.Lock()
+        self._closed = False
+
+    def cycle(self) -> None:
+        """One step and what follows from it; never raises."""
+        at, wall = steady_seconds(), time.time()
+        try:
+            snapshots = self._snapshots()
+            # One target is no fleet; what was found while there were several is still to be ended.
+            if len(snapshots) < 2 and not self.incidents:
+                return
+            # Held until it is published, as by a target's watch.
+            with self._step:
+                if self._closed:
+                    return
+                self.incidents, changes = self._fleet.observe(snapshots, at, wall)
+                self._publish(Step(self.incidents, changes, at, wall))
+        except Exception:  # the loop must go on
+            self.errors += 1
+            log.exception("fleet_cycle_failed")
+
+    def close(self) -> None:
+        """Judges no more; what is being published is waited for."""
+        with self._step:
+            self._closed = True
+
+    def replace_rules(self, rules: RuleSet) -> None:
+        """Judges by other rules from the next cycle on."""
+        with self._step:
+            self._fleet.replace_rules(rules, time.time())
+
+    def restore(self, stored: Iterable[OpenIncident]) -> None:
+        """Takes up incidents of an earlier life."""
+        kept = tuple(stored)
+        with self._step:
+            self._fleet.restore(kept, steady_seconds())
+            self.incidents = tuple(each.incident for each in kept)

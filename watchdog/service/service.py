@@ -1,0 +1,336 @@
+"""The running service: watches on a schedule, what they publish, and the change from one configuration to the next."""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from watchdog import logs
+from watchdog.clock import steady_seconds
+from watchdog.diagnosis.fleet import FLEET
+from watchdog.diagnosis.incidents import OpenIncident
+from watchdog.errors import ConfigError, RuleError
+from watchdog.model import Incident, Key, Snapshot, Target, Transition
+from watchdog.notify.announcements import ForgetfulLedger, Ledger
+from watchdog.notify.notifiers import Notifiers
+from watchdog.notify.receiver import AlertReceiver, Received
+from watchdog.report.metrics import Figures, registry
+from watchdog.rule.in_force import RuleFiles, load_rules
+from watchdog.rule.rule_set import RuleSet
+from watchdog.scrape.fetch import Fetcher, FetchLimits
+from watchdog.service.fleet_watch import FleetWatch, Step
+from watchdog.service.schedule import Schedule
+from watchdog.service.watch import Watch
+from watchdog.settings.model import Settings, TargetSettings
+from watchdog.state.database import Mode
+from watchdog.state.store import FILE_NAME, Restored, Store
+
+# A cycle of some target has to end in this many intervals, else we are not alive.
+INTERVALS_ALIVE = 3
+
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """All that runs; what the API and our metrics see of it is answered from memory.
+
+    `load` reads the settings anew, for a reload.
+    """
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self._load = load
+        self._settings = settings
+        self._rules = load_rules(settings.rules)
+        self._rule_files = RuleFiles(settings.rules)
+        self._schedule = Schedule()
+        self._store = _store(settings)
+        self._restored = self._store.open(time.time()) if self._store else Restored()
+        self._forgetful: defaultdict[str, Ledger] = defaultdict(ForgetfulLedger)
+        self._notifiers = Notifiers(settings, self._ledger)
+        self._receiver = self._receiver_of(settings)
+        self._watches: dict[str, Watch] = {}
+        self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
+        self._schedule_fleet()
+        self._changing = threading.Lock()
+        self._reload_successful = True
+        self._reloaded_at = time.time()
+        self._last_fault = ""
+        self._started_at = steady_seconds()
+        self._registry = registry(self)
+        for index, entry in enumerate(settings.targets):
+            self._watches[entry.name] = self._begin(entry, index / len(settings.targets))
+
+    # What the API and our metrics see.
+
+    @property
+    def reload_successful(self) -> bool:
+        """Whether the last reading of settings and rules was taken; false keeps those of before in force."""
+        return self._reload_successful
+
+    @property
+    def rules(self) -> RuleSet:
+        """The rules in use."""
+        return self._rules
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Our own metrics."""
+        return self._registry
+
+    @property
+    def history(self) -> Store | None:
+        """The store; None where no state directory is set."""
+        return self._store
+
+    @property
+    def started(self) -> bool:
+        """Whether the first cycle of every target has ended, well or badly."""
+        return all(watch.snapshot is not None or watch.errors for watch in self._all())
+
+    def targets(self) -> Sequence[Target]:
+        """Every configured target, in the order of the settings."""
+        return [watch.target for watch in self._all()]
+
+    def snapshots(self) -> Mapping[str, Snapshot]:
+        """The last snapshot of each target by its name."""
+        pairs = ((watch.target.name, watch.snapshot) for watch in self._all())
+        return {name: snapshot for name, snapshot in pairs if snapshot is not None}
+
+    def fleet_incidents(self) -> Sequence[Incident]:
+        """What is wrong among the targets that serve one model."""
+        return self._fleet.incidents
+
+    def cycle_alive(self) -> bool:
+        """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
+        watches = self._all()
+        if not watches:
+            return True
+        ended = [watch.finished_at for watch in watches if watch.finished_at is not None]
+        shortest = min(self._settings.interval_seconds(watch.target.name) for watch in watches)
+        return steady_seconds() - max(ended, default=self._started_at) <= INTERVALS_ALIVE * shortest
+
+    def figures(self) -> Figures:
+        """What we count of ourselves."""
+        watches, skipped = self._all(), self._schedule.skipped
+        return Figures(
+            reload_successful=self._reload_successful,
+            reloaded_at=self._reloaded_at,
+            cycle_seconds={watch.target.name: watch.cycle_seconds for watch in watches},
+            cycle_errors={watch.target.name: watch.errors for watch in watches},
+            skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
+            notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
+            state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
+        )
+
+    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Takes Alertmanager's webhook; returns what we know of the targets its alerts mean.
+
+        Raises PayloadError (a ValueError) for what is no such payload, ForwardError where it was not passed on.
+        """
+        return self._receiver.receive(payload, self.snapshots(), time.time())
+
+    def received(self) -> Sequence[Received]:
+        """The alerts that came so, each with the diagnosis of then, the newest first."""
+        return self._receiver.received()
+
+    # Its life.
+
+    def start(self) -> None:
+        """Takes up what an earlier life left, and begins to watch."""
+        self._take_up()
+        self._notifiers.run()
+        self._started_at = steady_seconds()
+        self._schedule.start()
+
+    def look(self) -> None:
+        """Called every second or so: notices clocks that were set and rule files that changed."""
+        self._schedule.watch_clock()
+        if self._rule_files.changed(steady_seconds()):
+            self.reload()
+
+    def stop(self, drain_seconds: float) -> None:
+        """Ends the watching and sends what is queued; what fires is not resolved, for it may still be so."""
+        self._schedule.stop()
+        for watch in self._all():
+            watch.close()
+        self._fleet.close()
+        self._notifiers.stop(drain_seconds)
+        if self._store is not None:
+            self._store.close()
+
+    def reload(self) -> Sequence[str]:
+        """Reads settings and rules again; all of it is built before any of the old goes.
+
+        Returns the faults; where there are any, everything stays as it was.
+        """
+        with self._changing:
+            try:
+                settings = self._load()
+                self._change(settings, load_rules(settings.rules))
+            except (ConfigError, RuleError) as error:
+                return self._refuse([str(fault) for fault in error.faults])
+            except Exception as error:  # a reload must never end the service
+                log.exception("reload_raised")
+                return self._refuse([f"internal error: {type(error).__name__}"])
+            self._reload_successful = True
+            self._reloaded_at = time.time()
+            self._last_fault = ""
+            log.info("reloaded", extra={"rules": len(self._rules.rules), "targets": len(self._watches)})
+            return ()
+
+    def _refuse(self, faults: Sequence[str]) -> Sequence[str]:
+        self._reload_successful = False
+        text = "; ".join(faults)
+        # A bad file is looked at again and again: it is told once.
+        if text != self._last_fault:
+            # Without the excerpts of files, which want lines of their own.
+            log.error(
+                "reload_refused", extra={"faults": "; ".join(each.partition("\n")[0] for each in faults)}
+            )
+        self._last_fault = text
+        return faults
+
+    def _change(self, settings: Settings, rules: RuleSet) -> None:
+        """Goes over to another configuration; what can fail comes first."""
+        old, self._settings = self._settings, settings
+        same_rules = rules.digest == self._rules.digest and settings.rules == old.rules
+        self._rules = rules
+        self._rule_files = RuleFiles(settings.rules)
+        before = self._watches
+        count = len(settings.targets)
+        after: dict[str, Watch] = {}
+        for index, entry in enumerate(settings.targets):
+            watch = before.get(entry.name)
+            if watch is None or not _same_watch(entry.name, old, settings):
+                after[entry.name] = self._begin(entry, index / count, watch)
+            else:
+                after[entry.name] = watch
+                if not same_rules:
+                    watch.replace_rules(rules)
+        self._watches = after
+        if not same_rules:
+            self._fleet.replace_rules(rules)
+        if settings.scrape.interval_seconds != old.scrape.interval_seconds:
+            self._schedule_fleet()
+        for name, watch in before.items():
+            if after.get(name) is not watch:
+                watch.close()
+            if name not in after:
+                self._schedule.remove(name)
+                self._end(each.incident for each in watch.live())
+        self._change_notifiers(old, settings)
+        self._receiver = self._receiver_of(settings)
+        logs.set_up(settings.log.level, settings.log.format)
+        if (old.web, old.state) != (settings.web, settings.state):
+            log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
+
+    def _change_notifiers(self, old: Settings, settings: Settings) -> None:
+        if Notifiers.are_alike(old, settings):
+            return
+        before = self._notifiers
+        after = Notifiers(settings, self._ledger)
+        after.run()
+        self._notifiers = after
+        before.stop(drain_seconds=1.0)
+
+    # What it does with a target.
+
+    def _begin(self, entry: TargetSettings, share: float, before: Watch | None = None) -> Watch:
+        """A watch for a target, scheduled; it takes up the incidents of the one it replaces."""
+        settings = self._settings
+        scrape = settings.scrape
+        limits = FetchLimits(settings.deadline_seconds(entry.name), scrape.max_body_bytes)
+        fetcher = Fetcher(entry.endpoint(), limits)
+        watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape)
+        if before is not None:
+            watch.take_over(before)
+        self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
+        return watch
+
+    def _schedule_fleet(self) -> None:
+        self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
+
+    def _publish_snapshot(self, snapshot: Snapshot) -> None:
+        step = Step(snapshot.incidents, snapshot.transitions, snapshot.at, snapshot.wall)
+        self._publish(snapshot.target.name, step, snapshot.news)
+
+    def _all_snapshots(self) -> Collection[Snapshot]:
+        """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""
+        return tuple(self.snapshots().values()) if self.started else ()
+
+    def _publish_fleet(self, step: Step) -> None:
+        self._publish(FLEET, step, None)
+
+    def _publish(self, target: str, step: Step, leads: Collection[Key] | None) -> None:
+        """Keeps and tells what one step found; called from the threads of many targets."""
+        if self._store is not None:
+            self._store.record(step.transitions)
+            self._store.checkpoint(step.incidents, step.wall, step.at, [target])
+        present = {incident.key for incident in step.incidents}
+        ended = [each.incident for each in step.transitions if each.incident.key not in present]
+        self._notifiers.observe((*step.incidents, *ended), step.at, step.wall, leads)
+
+    def _take_up(self) -> None:
+        """Goes on with the incidents of the process before this one; those of nothing known end here."""
+        kept, ends = self._restored.split(self._knows, time.time())
+        for watch in self._all():
+            watch.restore(self._ongoing(kept, watch.target.name))
+        self._fleet.restore(self._ongoing(kept, FLEET))
+        if self._store is not None:
+            self._store.record(ends)
+        ended = (*self._restored.ended, *(each.incident for each in ends))
+        if ended:
+            self._notifiers.observe(ended, steady_seconds(), time.time())
+
+    def _knows(self, key: Key) -> bool:
+        return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
+
+    def _ongoing(self, incidents: Iterable[Incident], target: str) -> Iterator[OpenIncident]:
+        """Those of one target, as its watch takes them up."""
+        seconds = self._restored.pending_seconds
+        return (
+            OpenIncident(each, seconds.get(each.key, 0.0)) for each in incidents if each.key.target == target
+        )
+
+    def _end(self, incidents: Iterable[Incident]) -> None:
+        """Resolves what belongs to a target that is watched no more."""
+        wall = time.time()
+        ends = [Transition.end_of(each, wall) for each in incidents]
+        if self._store is not None:
+            self._store.record(ends)
+        self._notifiers.observe([each.incident for each in ends], steady_seconds(), wall)
+
+    def _receiver_of(self, settings: Settings) -> AlertReceiver:
+        return AlertReceiver(
+            settings.receiver, settings.targets, settings.web.external_url, ledgers=self._ledger
+        )
+
+    def _ledger(self, sender: str) -> Ledger:
+        return self._store.ledger(sender) if self._store is not None else self._forgetful[sender]
+
+    def _all(self) -> Sequence[Watch]:
+        return tuple(self._watches.values())
+
+
+def _store(settings: Settings) -> Store | None:
+    state = settings.state
+    if state.directory is None:
+        return None
+    return Store(
+        state.directory / FILE_NAME, retention_days=state.retention_days, max_incidents=state.max_incidents
+    )
+
+
+def _same_watch(name: str, old: Settings, new: Settings) -> bool:
+    """Whether a target is watched under both configurations in the same way."""
+
+    def way(settings: Settings) -> tuple[object, ...]:
+        entry = next((each for each in settings.targets if each.name == name), None)
+        return (entry, settings.interval_seconds(name), settings.scrape)
+
+    return way(old) == way(new)

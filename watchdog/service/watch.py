@@ -1,0 +1,174 @@
+"""One target under watch: fetch, step, publish; whatever goes wrong in it ends with this cycle."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from watchdog.clock import steady_seconds
+from watchdog.diagnosis.incidents import OpenIncident
+from watchdog.diagnosis.target import Monitor
+from watchdog.model import Scrape, Snapshot, State, Target, Verdict
+from watchdog.rule.rule_set import RuleSet
+from watchdog.scrape.fetch import Fetcher
+from watchdog.settings.model import ScrapeSettings
+
+# A monitor that raises this often in a row has lost its footing: begin with a fresh one.
+RAISES_BEFORE_FRESH_START = 3
+FACTS_PAUSE_SECONDS = 600.0
+INTERNAL_ERROR_NOTE = "the last cycle failed inside the watchdog; see its log"
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """A target's fetcher, its monitor and its last snapshot; `cycle` is the job that runs each interval.
+
+    `errors` counts cycles that raised, `finished_at` is the steady time when one last ended well (None: never).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        fetcher: Fetcher,
+        rules: RuleSet,
+        publish: Callable[[Snapshot], None],
+        limits: ScrapeSettings | None = None,
+        steady: Callable[[], float] = steady_seconds,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.target = target
+        self.snapshot: Snapshot | None = None
+        self.errors = 0
+        self.cycle_seconds = 0.0
+        self.finished_at: float | None = None
+        self._fetcher = fetcher
+        self._rules = rules
+        self._limits = limits or ScrapeSettings()
+        self._monitor = self._new_monitor()
+        self._publish = publish
+        self._steady = steady
+        self._wall = wall
+        self._raised_in_a_row = 0
+        self._step = threading.Lock()
+        self._closed = False
+        self._taken_up: list[OpenIncident] = []
+        self._facts_due_at = float("-inf")
+
+    def cycle(self) -> None:
+        """One scrape and what follows from it; never raises."""
+        began = self._steady()
+        try:
+            scrape = self._fetcher.fetch(began, self._wall())
+            self._refresh_facts(scrape)
+            # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
+            with self._step:
+                if self._closed:
+                    return
+                self._take(scrape)
+        except Exception:  # the one place that catches all: the loop must go on
+            self._failed()
+            return
+        self.finished_at = self._steady()
+        self.cycle_seconds = self.finished_at - began
+
+    def _take(self, scrape: Scrape) -> None:
+        before, now = self.snapshot, self._monitor.observe(scrape)
+        self.snapshot = now
+        _tell_changes(before, now)
+        self._raised_in_a_row = 0
+        try:
+            self._publish(now)
+        except Exception:  # what is known stays known, although it could not be told
+            self.errors += 1
+            log.exception("publish_failed", extra={"target": self.target.name})
+
+    def _refresh_facts(self, scrape: Scrape) -> None:
+        """Asks for version and models when a server has just come up, and now and then until it tells."""
+        if scrape.failure is not None:
+            self._facts_due_at = float("-inf")
+        elif scrape.at >= self._facts_due_at:
+            told = self._fetcher.facts()
+            pause_seconds = FACTS_PAUSE_SECONDS if told.version is None else float("inf")
+            self._facts_due_at = scrape.at + pause_seconds
+
+    def replace_rules(self, rules: RuleSet) -> None:
+        """Judges by other rules from the next cycle on; incidents keep their identity."""
+        with self._step:
+            self._rules = rules
+            self._monitor.replace_rules(rules, self._wall())
+
+    def restore(self, incidents: Iterable[OpenIncident]) -> None:
+        """Takes up incidents of an earlier life."""
+        with self._step:
+            self._taken_up = list(incidents)
+            self._monitor.restore(self._taken_up, self._steady())
+
+    def take_over(self, before: "Watch") -> None:
+        """Goes on where another watch of the same target ends: with what it said last, and its incidents."""
+        self.snapshot = before.snapshot
+        self.restore(before.live())
+
+    def live(self) -> list[OpenIncident]:
+        """The incidents that are not over, as another watch can take them up."""
+        with self._step:
+            if self.snapshot is None:
+                return self._taken_up
+            pending = self._monitor.pending_seconds()
+            return [
+                OpenIncident(each, pending.get(each.key, 0.0))
+                for each in self.snapshot.incidents
+                if each.state is not State.RESOLVED
+            ]
+
+    def close(self) -> None:
+        """Gives the connection back; what is being published is waited for, a scrape under way never published."""
+        self._closed = True
+        self._fetcher.close()
+        with self._step:
+            pass
+
+    def _new_monitor(self) -> Monitor:
+        return Monitor(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
+
+    def _failed(self) -> None:
+        if self._closed:
+            return
+        self.errors += 1
+        self._raised_in_a_row += 1
+        log.exception("cycle_failed", extra={"target": self.target.name, "in_a_row": self._raised_in_a_row})
+        with self._step:
+            # What was said last is no longer known to be so.
+            if self.snapshot is not None and INTERNAL_ERROR_NOTE not in self.snapshot.notes:
+                notes = (*self.snapshot.notes, INTERNAL_ERROR_NOTE)
+                self.snapshot = replace(self.snapshot, verdict=Verdict.UNKNOWN, notes=notes, transitions=())
+        if self._raised_in_a_row % RAISES_BEFORE_FRESH_START == 0:
+            self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        """A monitor without the history that may have broken the old one, but with its incidents."""
+        live = self.live()
+        with self._step:
+            self._monitor = self._new_monitor()
+            self._monitor.restore(live, self._steady())
+
+
+def _tell_changes(before: Snapshot | None, now: Snapshot) -> None:
+    """State changes as events; each scrape only where somebody debugs."""
+    name = now.target.name
+    if before is None or before.up != now.up:
+        failure = now.failure
+        reason = {"reason": failure.reason, "detail": failure.detail} if failure is not None else {}
+        log.info("target_up" if now.up else "target_down", extra={"target": name, **reason})
+    if before is None or before.verdict is not now.verdict:
+        lead = now.lead.rule if now.lead is not None else None
+        log.info("verdict", extra={"target": name, "verdict": now.verdict, "lead": lead})
+    for transition in now.transitions:
+        incident = transition.incident
+        fields = {"rule": incident.key.rule, "severity": incident.severity, **incident.labels}
+        log.info(f"incident_{incident.state}", extra={**fields, "cause": incident.cause})
+    log.debug(
+        "scrape",
+        extra={"target": name, "took_seconds": now.scrape_took_seconds, "samples": now.scrape_samples},
+    )

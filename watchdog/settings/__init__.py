@@ -1,0 +1,1 @@
+"""Settings: their model, where they come from, and the page that documents them."""

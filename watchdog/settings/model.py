@@ -1,0 +1,609 @@
+"""All settings: command line over environment over YAML file over defaults; every fault is told at once."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from watchdog.errors import ConfigError
+from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
+from watchdog.settings.sources import Layer, Layers, command_line, environment_layer, fault_texts, file_layer
+from watchdog.settings.values import (
+    canonical_url,
+    checked_url,
+    duration,
+    hide_path,
+    host_and_port,
+    is_loopback,
+    parse_vllm_args,
+    plain_number,
+    printable,
+    redact_url,
+    split_user_info,
+    with_metrics_path,
+    with_scheme,
+)
+
+Number = Annotated[float, BeforeValidator(plain_number)]
+Count = Annotated[int, BeforeValidator(plain_number)]
+Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]
+Line = Annotated[str, AfterValidator(printable), Field(max_length=2048)]
+Duration = Annotated[float, BeforeValidator(duration), Field(ge=0, le=366 * 86400)]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
+Url = Annotated[str, AfterValidator(checked_url)]
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown keys are refused, values are never printed in errors."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False, validate_default=True
+    )
+
+    hides_paths: ClassVar[bool] = False
+    """Whether even the path of a URL in here may be a secret, as that of a chat's webhook is."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        show = hide_path if self.hides_paths else redact_url
+        for name, value in super().__repr_args__():
+            is_url = name is not None and name.endswith("url") and isinstance(value, str)
+            yield name, show(value) if is_url else value
+
+
+class Credentials(Section):
+    """How to prove who we are to another server; secrets are files, read again at each use."""
+
+    bearer_token_file: Path | None = Field(
+        default=None, description="File with a bearer token, read at each use."
+    )
+    username: Line | None = Field(default=None, description="User name for basic authentication.")
+    password_file: Path | None = Field(
+        default=None, description="File with the password for basic authentication, read at each use."
+    )
+    password: SecretStr | None = Field(
+        default=None,
+        description="Password for basic authentication, where a file will not do (taken from the URL).",
+    )
+    ca_file: Path | None = Field(default=None, description="Certificates to trust instead of the system's.")
+    cert_file: Path | None = Field(default=None, description="Client certificate (PEM).")
+    key_file: Path | None = Field(default=None, description="Key of the client certificate (PEM).")
+    insecure_skip_verify: bool = Field(default=False, description="Do not verify the server's certificate.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_url(cls, values: Any) -> Any:
+        """Accept a bare URL, and move user info out of the URL so that it is printed nowhere."""
+        if isinstance(values, str):
+            values = {"url": values}
+        if not isinstance(values, dict) or not isinstance(values.get("url"), str):
+            return values
+        url, username, password = split_user_info(with_scheme(values["url"].strip()))
+        moved = {"username": username, "password": password}
+        return cls.completed(values | {"url": url} | {key: value for key, value in moved.items() if value})
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """`values`, which have a `url` without user info, with what follows from the URL filled in."""
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.password_file is not None and self.password is not None:
+            raise ValueError("give the password once: either password_file, or password (also in the URL)")
+        has_password = self.password_file is not None or self.password is not None
+        if has_password and self.username is None:
+            raise ValueError("a password needs a username")
+        if self.bearer_token_file is not None and self.username is not None:
+            raise ValueError("give either bearer_token_file or a username, not both")
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("key_file needs cert_file")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how to fetch; `url` has no user info but may have query secrets, hence it has no repr."""
+
+    url: str
+    bearer_token_file: Path | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    password: SecretStr | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure_skip_verify: bool = False
+
+    def __repr__(self) -> str:
+        return f"Endpoint({redact_url(self.url)!r})"
+
+
+class ObjectiveSettings(Section):
+    """Latencies you promise; rules compare with these where set, else with the server's own past."""
+
+    ttft_p95_seconds: Seconds | None = Field(
+        default=None, description="95th percentile of time to first token."
+    )
+    itl_p99_seconds: Seconds | None = Field(
+        default=None, description="99th percentile of the gap between tokens."
+    )
+    e2e_p95_seconds: Seconds | None = Field(default=None, description="95th percentile of a whole request.")
+
+
+class ModelSettings(Section):
+    """The model's shape, to turn memory into KV tokens; from its config.json."""
+
+    layers: Count | None = Field(default=None, gt=0, description="Layers that hold KV (`num_hidden_layers`).")
+    kv_heads: Count | None = Field(default=None, gt=0, description="KV heads (`num_key_value_heads`).")
+    head_dimension: Count | None = Field(default=None, gt=0, description="Size of one head (`head_dim`).")
+    weight_bytes: Count | None = Field(default=None, gt=0, description="Bytes of the weights on one GPU.")
+
+
+class TargetSettings(Credentials):
+    """One vLLM server to watch. A bare URL or host:port will do."""
+
+    name: Line = Field(
+        default="",
+        max_length=128,
+        description="Its name in every output; host:port of the URL where not given.",
+    )
+    url: Url = Field(description="Its metrics page; the path is /metrics where not given.")
+    interval_seconds: Seconds | None = Field(
+        default=None,
+        ge=0.05,
+        le=20,
+        description="Pause between scrapes; scrape.interval_seconds where not given.",
+    )
+    expected_shared_prefix_tokens: Count | None = Field(
+        default=None,
+        ge=0,
+        description="Tokens that prompts share at their start (system prompt), if you know.",
+    )
+    slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Latencies you promise.")
+    gpu: Line | None = Field(
+        default=None, description="GPU model, such as H100 or L40S; shown and used by remedies."
+    )
+    memory_bandwidth_bytes_per_second: Number | None = Field(
+        default=None, gt=0, description="Memory bandwidth of one GPU."
+    )
+    model: ModelSettings = Field(default_factory=ModelSettings, description="The model's shape.")
+    vllm_args: dict[str, str] = Field(
+        default_factory=dict,
+        description="The server's launch flags, as one string, a list or a mapping.",
+    )
+    match_labels: dict[LabelName, Line] = Field(
+        default_factory=dict, description="Labels of incoming alerts that mean this target."
+    )
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the scheme, the path and the name where they are not given."""
+        url = with_metrics_path(values["url"])
+        return {"name": host_and_port(url)} | values | {"url": url}
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        # A key parts its words by slashes, and `*` stands for all targets together.
+        if not name or "/" in name or name != name.strip() or name == "*":
+            raise ValueError("must not be empty or `*`, hold a slash, or start or end with a blank")
+        return name
+
+    @field_validator("vllm_args", mode="before")
+    @classmethod
+    def _flags(cls, value: Any) -> Any:
+        return parse_vllm_args(value)
+
+    def target(self) -> Target:
+        """The noun that the pipeline sees: no secret in it."""
+        return Target(
+            name=self.name,
+            url=redact_url(self.url),
+            expectations=Expectations(
+                expected_shared_prefix_tokens=self.expected_shared_prefix_tokens,
+                objectives=Objectives(**self.slo.model_dump()),
+                gpu=self.gpu,
+                memory_bandwidth_bytes_per_second=self.memory_bandwidth_bytes_per_second,
+                shape=ModelShape(**self.model.model_dump()),
+                vllm_args=dict(self.vllm_args),
+            ),
+        )
+
+    def endpoint(self) -> Endpoint:
+        """Where to fetch this target's page, and with which credentials."""
+        return Endpoint(
+            url=self.url,
+            bearer_token_file=self.bearer_token_file,
+            username=self.username,
+            password_file=self.password_file,
+            password=self.password,
+            ca_file=self.ca_file,
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            insecure_skip_verify=self.insecure_skip_verify,
+        )
+
+
+class ScrapeSettings(Section):
+    """How targets are read."""
+
+    interval_seconds: Seconds = Field(
+        default=5,
+        ge=0.05,
+        le=20,
+        description="Pause between scrapes of a target; causes are judged over 30 s, so at most 20.",
+    )
+    deadline_seconds: Seconds = Field(
+        default=4,
+        description="A scrape that takes longer in all is a failure; 0.8 intervals, at most 4, if not set.",
+    )
+    max_body_bytes: Count = Field(default=16 * 1024 * 1024, gt=0, description="A longer page is refused.")
+    max_line_bytes: Count = Field(
+        default=64 * 1024, gt=0, description="A page with a longer line is refused."
+    )
+    max_series: Count = Field(default=50_000, gt=0, description="A page with more series is refused.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _deadline(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("deadline_seconds") is not None:
+            return values
+        try:
+            interval = float(values.get("interval_seconds", 5))
+        except (TypeError, ValueError):
+            interval = math.nan
+        return values | {"deadline_seconds": min(4.0, 0.8 * interval) if interval > 0 else 4.0}
+
+    @model_validator(mode="after")
+    def _in_time(self) -> Self:
+        if self.deadline_seconds >= self.interval_seconds:
+            raise ValueError("deadline_seconds must be less than interval_seconds")
+        return self
+
+
+class WebSettings(Section):
+    """Our own HTTP server: page, JSON, metrics."""
+
+    host: Line = Field(
+        default="127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 for all."
+    )
+    port: Count = Field(default=9847, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    external_url: Url | None = Field(
+        default=None, description="How people reach us; links in alerts start with it."
+    )
+    bearer_token_file: Path | None = Field(default=None, description="Callers must send this file's token.")
+    username: Line | None = Field(
+        default=None, description="Callers must send this name (basic authentication)."
+    )
+    password_file: Path | None = Field(default=None, description="Callers must send this file's password.")
+    tls_cert_file: Path | None = Field(default=None, description="Serve HTTPS with this certificate (PEM).")
+    tls_key_file: Path | None = Field(default=None, description="Key of the certificate (PEM).")
+    allowed_hosts: list[Line] = Field(
+        default_factory=list,
+        description="Host names accepted beside loopback names, the listening address and external_url's; "
+        "`*.example.com` for a domain, `*` for any.",
+    )
+    max_body_bytes: Count = Field(default=1024 * 1024, gt=0, description="A longer request body is refused.")
+    reload_endpoint: bool = Field(default=False, description="Serve POST /-/reload.")
+    limit_concurrency: Count = Field(default=200, gt=0, description="Connections beyond this many get a 503.")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if (self.username is None) != (self.password_file is None):
+            raise ValueError("username and password_file go together")
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_cert_file and tls_key_file go together")
+        return self
+
+    @field_validator("external_url")
+    @classmethod
+    def _is_public(cls, url: str | None) -> str | None:
+        """It goes into every alert."""
+        if url and (split_user_info(url)[1:] != ("", "") or "?" in url):
+            raise ValueError("must have neither user info nor a query: it is printed in every alert")
+        return url.rstrip("/") if url else url
+
+    @property
+    def protected(self) -> bool:
+        """Whether callers must prove who they are."""
+        return self.bearer_token_file is not None or self.username is not None
+
+
+class RuleOverrideSettings(Section):
+    """What you change in one rule without copying its file."""
+
+    parameters: dict[str, Number] = Field(default_factory=dict, description="Thresholds by name.")
+    for_seconds: Duration | None = Field(
+        default=None,
+        validation_alias="for",
+        serialization_alias="for",
+        description="How long it must hold before it fires: seconds, or text such as 1m30s.",
+    )
+    keep_firing_seconds: Duration | None = Field(
+        default=None,
+        validation_alias="keep_firing_for",
+        serialization_alias="keep_firing_for",
+        description="How long it must be over before it resolves; as `for`.",
+    )
+    severity: Severity | None = Field(default=None, description="critical, warning or info.")
+    enabled: bool = Field(default=True, description="false switches the rule off.")
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+
+class RuleSettings(Section):
+    """Which causes are looked for."""
+
+    directories: list[Path] = Field(default_factory=list, description="Folders with your own rule files.")
+    shipped: bool = Field(default=True, description="Load the rules that come with the watchdog.")
+    overrides: dict[str, RuleOverrideSettings] = Field(
+        default_factory=dict, description="Changes by rule id."
+    )
+    allow_untested: bool = Field(default=False, description="Load your rules even when their own tests fail.")
+
+
+class AlertmanagerEndpoint(Credentials):
+    """One Alertmanager. A bare URL will do."""
+
+    url: Url = Field(description="Its base URL, such as http://alertmanager:9093.")
+
+
+class AlertmanagerSettings(Section):
+    """Alerts pushed straight to Alertmanager (or take them through Prometheus: one, not both)."""
+
+    urls: list[AlertmanagerEndpoint] = Field(
+        default_factory=list, description="Every Alertmanager, each by itself, never a load balancer."
+    )
+    external_labels: dict[LabelName, Line] = Field(
+        default_factory=dict, description="Labels added to every alert."
+    )
+    resend_seconds: Seconds = Field(default=60, description="Pause between resends of what still fires.")
+    resolved_retention_seconds: Seconds = Field(
+        default=900, description="How long a resolved alert is still sent."
+    )
+    timeout_seconds: Seconds = Field(default=10, description="A post that takes longer counts as failed.")
+    queue_capacity: Count = Field(default=10_000, gt=0, description="Alerts kept for each Alertmanager.")
+    symptoms: bool = Field(
+        default=False, description="Send symptoms as alerts of their own, not only causes."
+    )
+    heartbeat: bool = Field(default=True, description="Keep an alert firing that tells that we are alive.")
+
+
+class WebhookSettings(Credentials):
+    """A URL that gets Alertmanager's webhook JSON (version 4)."""
+
+    hides_paths = True
+
+    name: Line = Field(
+        default="", description="Its name in logs and metrics; host:port of the URL where not given."
+    )
+    url: Url = Field(description="Where to post.")
+    repeat_interval_seconds: Seconds = Field(
+        default=14_400, description="Say again what still fires after this."
+    )
+    timeout_seconds: Seconds = Field(default=10, description="A post that takes longer counts as failed.")
+    send_resolved: bool = Field(default=True, description="Post also when it is over.")
+    max_alerts: Count = Field(default=0, ge=0, description="Alerts in one post at most; 0 for no limit.")
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the name where it is not given."""
+        return {"name": host_and_port(values["url"])} | values
+
+
+class ReceiverSettings(Section):
+    """POST /alertmanager: alerts that others raised, answered with what we know of that server."""
+
+    hides_paths = True
+
+    enabled: bool = Field(default=True, description="Accept alerts.")
+    label_to_target: dict[LabelName, LabelName] = Field(
+        default_factory=lambda: {"pod": "pod", "instance": "instance", "target": "target"},
+        description="Labels of an alert that name a target, each with the label of the target it equals.",
+    )
+    forward_url: Url | None = Field(
+        default=None, description="Send alerts on to here, with our diagnosis added."
+    )
+    keep: Count = Field(default=100, gt=0, le=10_000, description="Alerts kept for display.")
+
+
+class StateSettings(Section):
+    """What survives a restart."""
+
+    directory: Path | None = Field(
+        default=None, description="Folder for the database; without it nothing is kept."
+    )
+    retention_days: Number = Field(default=30, gt=0, description="Resolved incidents are kept this long.")
+    max_incidents: Count = Field(
+        default=10_000, gt=0, description="Incidents kept at most; those that fire stay."
+    )
+
+
+class LogSettings(Section):
+    """What we print about ourselves, to stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level printed."
+    )
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="Form of a line.")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Constructing it reads nothing; `load` does."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        env_prefix="WATCHDOG_",
+        env_nested_delimiter="__",
+    )
+
+    targets: list[TargetSettings] = Field(default_factory=list, description="The vLLM servers to watch.")
+    scrape: ScrapeSettings = Field(default_factory=ScrapeSettings, description="How targets are read.")
+    web: WebSettings = Field(default_factory=WebSettings, description="Our own HTTP server.")
+    rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes are looked for.")
+    alertmanager: AlertmanagerSettings = Field(
+        default_factory=AlertmanagerSettings, description="Alerts pushed straight to Alertmanager."
+    )
+    webhooks: list[WebhookSettings] = Field(
+        default_factory=list, description="URLs that get Alertmanager's webhook JSON."
+    )
+    receiver: ReceiverSettings = Field(
+        default_factory=ReceiverSettings, description="Alerts that others raised."
+    )
+    state: StateSettings = Field(default_factory=StateSettings, description="What survives a restart.")
+    log: LogSettings = Field(default_factory=LogSettings, description="What we print about ourselves.")
+
+    _told: tuple[str, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what is passed; `load` passes the layers, so nothing else reads the process."""
+        return (init_settings,)
+
+    @field_validator("targets", "webhooks")
+    @classmethod
+    def _no_two_names(cls, entries: list[Any]) -> list[Any]:
+        return _distinct(entries, "name")
+
+    @field_validator("targets")
+    @classmethod
+    def _no_two_urls(cls, entries: list[Any]) -> list[Any]:
+        return _distinct(entries, "url")
+
+    def target_list(self) -> tuple[tuple[Target, Endpoint], ...]:
+        """Each target and how to reach it, in the order of the settings."""
+        return tuple((entry.target(), entry.endpoint()) for entry in self.targets)
+
+    def interval_seconds(self, name: str) -> float:
+        """Pause between scrapes of the target of that name."""
+        own = next((entry.interval_seconds for entry in self.targets if entry.name == name), None)
+        return own if own is not None else self.scrape.interval_seconds
+
+    @property
+    def longest_interval_seconds(self) -> float:
+        """The longest pause between scrapes of any target."""
+        intervals = [self.interval_seconds(entry.name) for entry in self.targets]
+        return max(intervals, default=self.scrape.interval_seconds)
+
+    def deadline_seconds(self, name: str) -> float:
+        """Total time one scrape of the target of that name may take: always less than its interval."""
+        return min(self.scrape.deadline_seconds, 0.8 * self.interval_seconds(name))
+
+    def told(self, warnings: tuple[str, ...]) -> Self:
+        """These settings, with what was odd about their sources."""
+        self._told = warnings
+        return self
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know before it goes on: unknown variables, an open port, unverified TLS."""
+        return self._told + tuple(_risks(self))
+
+
+def load(
+    config: Path | None = None,
+    overrides: Mapping[str, object] = {},
+    environment: Mapping[str, str] = {},
+    check_files: bool = False,
+) -> Settings:
+    """Settings from all layers; raises ConfigError that holds every fault of every layer.
+
+    `overrides` are the command line's (nested, or dotted as `web.port`; None means not given);
+    without `config` the file is the one that WATCHDOG_CONFIG names, if any. With `check_files` a secret or
+    certificate that cannot be read is a fault too: for a start, not for a look at the settings elsewhere.
+    """
+    named = environment.get("WATCHDOG_CONFIG") or None
+    path = config or (Path(named) if named else None)
+    layers = Layers(
+        (
+            command_line(overrides),
+            environment_layer(Settings, environment),
+            file_layer(path) if path else Layer(),
+        )
+    )
+    faults = layers.faults()
+    try:
+        settings = Settings(_build_sources=(layers.sources(Settings), {}))  # type: ignore[call-arg]
+    except ValidationError as error:
+        faults.extend(fault_texts(Settings, error, layers))
+    if check_files:
+        faults.extend(layers.unreadable_files(Settings))
+    if faults:
+        raise ConfigError(faults)
+    return settings.told(layers.warnings())
+
+
+def redacted(settings: Settings) -> dict[str, Any]:
+    """The settings as plain data for printing: URLs without user info and query values, no secret."""
+    hidden: dict[str, Any] = _hidden(settings.model_dump(mode="json", by_alias=True))
+    return hidden
+
+
+def _distinct(entries: list[Any], attribute: str) -> list[Any]:
+    seen: dict[str, int] = {}
+    faults = []
+    for index, entry in enumerate(entries):
+        value = getattr(entry, attribute)
+        identity = canonical_url(value) if attribute == "url" else value
+        first = seen.setdefault(identity, index)
+        if first != index:
+            shown = redact_url(value) if attribute == "url" else value
+            faults.append(f"entries {first + 1} and {index + 1} have the same {attribute}, {shown}")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return entries
+
+
+def _risks(settings: Settings) -> list[str]:
+    risks = []
+    web = settings.web
+    if not web.protected and not is_loopback(web.host):
+        risks.append(
+            f"web.host is {web.host} and nobody has to sign in: anyone who reaches port {web.port} can read "
+            "the diagnosis and post alerts; set web.bearer_token_file or web.username"
+        )
+    entries: list[Credentials] = [*settings.targets, *settings.alertmanager.urls, *settings.webhooks]
+    for entry in entries:
+        if entry.insecure_skip_verify:
+            url = redact_url(getattr(entry, "url", ""))
+            risks.append(f"insecure_skip_verify: whoever answers for {url} is believed")
+    return risks
+
+
+_WHOLE_URL_HIDDEN = frozenset({"webhooks", "forward_url"})
+
+
+def _hidden(value: Any, key: str = "", parent: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _hidden(each, name, key or parent) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden(each, key, parent) for each in value]
+    if isinstance(value, str) and (key.endswith("url") or key == "urls"):
+        secret_path = parent in _WHOLE_URL_HIDDEN or key in _WHOLE_URL_HIDDEN
+        return hide_path(value) if secret_path else redact_url(value)
+    return value

@@ -1,0 +1,1 @@
+"""What survives a restart: incidents and announcements in SQLite."""
