@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from watchdog.diagnosis.readings import LIMITS, READINGS, STALLED_SECONDS, binding_limit, latency_budget, read
+from watchdog.history.number import AtMost
 from watchdog.model import LatencyShare, Subject
 from watchdog.signals.catalogue import signal_names
 
@@ -138,3 +139,9 @@ def test_every_reading_is_a_known_signal_with_a_sentence() -> None:
     for name, (signal, text) in READINGS.items():
         assert not signal or signal in signal_names(), name
         assert text.endswith(".")
+
+
+def test_a_stream_that_is_at_most_so_fast_is_at_most_that_part_of_the_ceiling() -> None:
+    signals = {"single_stream_tokens_per_second": AtMost(0.4), "decode_ceiling_tokens_per_second": 80.0}
+    found = read(ENGINE, signals.get).values["decode_ceiling_ratio"]
+    assert (type(found), found) == (AtMost, 0.005)

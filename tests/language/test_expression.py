@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watchdog.errors import ExpressionError
-from watchdog.history.number import AtLeast
+from watchdog.history.number import AtLeast, AtMost
 from watchdog.language.expression import Expression, parse, render
 from watchdog.language.shown import number_text
 from watchdog.model import Truth
@@ -214,18 +214,19 @@ def test_what_is_answered_without_a_value_stays_so_whatever_the_value(
     assert clause.truth(whole.get) is before
 
 
-@given(CLAUSES, values_of(PLAIN), values_of(PLAIN.map(abs)), st.sets(st.sampled_from("abc")))
-@settings(max_examples=200)
-def test_what_is_answered_of_a_lower_bound_holds_for_every_value_above(
-    text: str, values: Values, above: Values, bounds: set[str]
+@given(CLAUSES, values_of(PLAIN), values_of(PLAIN), st.sets(st.sampled_from("abc")))
+@settings(max_examples=300)
+def test_what_is_answered_of_a_bound_holds_for_every_value_within_it(
+    text: str, values: Values, apart: Values, bounds: set[str]
 ) -> None:
     clause = read(text)
     if clause is None:
         return
-    known = {name: AtLeast(value or 0) if name in bounds else value for name, value in values.items()}
-    real = {
-        name: (value or 0) + (above[name] or 0) if name in bounds else value for name, value in values.items()
-    }
+    known, real = dict(values), dict(values)
+    for name in bounds:
+        value, distance = values[name] or 0.0, apart[name] or 0.0
+        known[name] = AtLeast(value) if distance > 0 else AtMost(value)
+        real[name] = value + distance
     if (said := clause.truth(known.get)) is not UNKNOWN:
         assert clause.truth(real.get) in {said, UNKNOWN}
 
@@ -234,6 +235,7 @@ ANYTHING = (
     st.none()
     | st.floats()
     | st.floats().map(AtLeast)
+    | st.floats().map(AtMost)
     | st.integers()
     | st.sampled_from([10**400, -(10**308)])
 )
@@ -329,6 +331,19 @@ def test_a_lower_bound_answers_where_it_can(sign: str, below: Truth, equal: Trut
         assert truth(f"2 {mirrored} a", a=AtLeast(bound)) is expected
         assert truth(f"a {sign} b", a=AtLeast(bound), b=2.0) is expected
         assert truth(f"a {sign} b", a=AtLeast(bound), b=AtLeast(2.0)) is UNKNOWN
+        # An upper bound is a lower bound with all signs turned.
+        assert truth(f"a {mirrored} -2", a=AtMost(-bound)) is expected
+        assert truth(f"-2 {sign} a", a=AtMost(-bound)) is expected
+        assert truth(f"a {sign} b", a=AtMost(bound), b=AtMost(2.0)) is UNKNOWN
+
+
+def test_bounds_that_face_away_from_each_other_are_compared() -> None:
+    least, most = AtLeast(5.0), AtMost(3.0)
+    for text, expected in (("a > b", YES), ("a <= b", NO), ("a == b", NO), ("b != a", YES), ("b < a", YES)):
+        assert truth(text, a=least, b=most) is expected
+    assert truth("a > b", a=least, b=AtMost(5.0)) is UNKNOWN
+    assert truth("a >= b", a=least, b=AtMost(5.0)) is YES
+    assert truth("a < b", a=most, b=AtMost(9.0)) is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -343,18 +358,28 @@ def test_a_lower_bound_answers_where_it_can(sign: str, below: Truth, equal: Trut
         ("max(a, 30)", AtLeast(30)),
         ("min(a, 30)", AtLeast(10)),
         ("min(a, 3)", 3.0),
-        ("a - 1", None),
-        ("1 - a", None),
-        ("-a", None),
-        ("2 / a", None),
-        ("a * -2", None),
-        ("a * 0", None),
-        ("a * a", None),
-        ("a + a", None),
+        ("a - 1", AtLeast(9)),
+        ("1 - a", AtMost(-9)),
+        ("-a", AtMost(-10)),
+        ("2 / a", AtMost(0.2)),
+        ("-2 / a", AtLeast(-0.2)),
+        ("0 / a", 0.0),
+        ("a / 0", None),
+        ("a * -2", AtMost(-20)),
+        ("a / -2", AtMost(-5)),
+        ("a * 0", 0.0),
+        ("a * a", AtLeast(100)),
+        ("a + a", AtLeast(20)),
+        ("a - a", None),
+        ("a / a", None),
+        ("1 / (a - 10)", None),  # which may be zero
+        ("1 / (a - 11)", None),
+        ("a * (a - 11)", None),
+        ("(a - 11) * 2", AtLeast(-2)),
         ("a * 1e308", None),
     ],
 )
-def test_arithmetic_keeps_a_lower_bound_or_knows_nothing(text: str, expected: float | None) -> None:
+def test_arithmetic_keeps_a_bound_or_knows_nothing(text: str, expected: float | None) -> None:
     result = number(text, a=AtLeast(10))
     assert result == expected
     assert type(result) is type(expected)
@@ -459,6 +484,7 @@ def test_evidence_holds_the_values_by_name() -> None:
         (1234.56, "1235"),
         (1e18, "1e+18"),
         (AtLeast(7.5), ">= 7.5"),
+        (AtMost(0.4), "<= 0.4"),
         (-3.0, "-3"),
         (1e-7, "1e-07"),
         (123456789.0, "123456789"),
@@ -468,7 +494,10 @@ def test_a_number_is_written_as_a_person_does(value: float | None, text: str) ->
     assert number_text(value) == text
 
 
-def test_a_lower_bound_formats_and_prints_as_one() -> None:
+def test_a_bound_formats_and_prints_as_one() -> None:
+    assert f"{AtMost(2.5):.2f}" == "<= 2.50"
+    assert str(AtMost(2.5)) == "<= 2.5"
+    assert repr(AtMost(2.5)) == "AtMost(2.5)"
     assert f"{AtLeast(2.5):.2f}" == ">= 2.50"
     assert str(AtLeast(2.5)) == ">= 2.5"
     assert repr(AtLeast(2.5)) == "AtLeast(2.5)"
@@ -538,14 +567,29 @@ def test_long_names_are_shown_by_their_start() -> None:
         ("min(5, a)", 5.0),
         ("min(7, a)", AtLeast(5)),
         ("max(a, b)", AtLeast(8)),
-        ("0 * a", None),
-        ("a * 0", None),
-        ("-2 * a", None),
-        ("a * -2", None),
-        ("0 + a", None),
-        ("a - 1", None),
-        ("1 / a", None),
-        ("-a", None),
+        ("min(-a, b)", AtMost(-5)),
+        ("min(-a, -9)", AtMost(-9)),
+        ("min(-a, -4)", AtMost(-5)),
+        ("max(-a, -9)", AtMost(-5)),
+        ("max(-a, -4)", -4.0),
+        ("max(-a, -b)", AtMost(-5)),
+        ("max(-a, b)", AtLeast(8)),
+        ("0 * a", 0.0),
+        ("-2 * a", AtMost(-10)),
+        ("-a * -2", AtLeast(10)),
+        ("-a * -b", AtLeast(40)),
+        ("a * -b", AtMost(-40)),
+        ("0 + a", AtLeast(5)),
+        ("a + b", AtLeast(13)),
+        ("a - b", None),
+        ("a - -b", AtLeast(13)),
+        ("b - 1 / a", AtLeast(7.8)),
+        ("1 / a", AtMost(0.2)),
+        ("1 / (1 / a)", None),  # which may be as small as one likes
+        ("1 / -a", AtLeast(-0.2)),
+        ("a / b", None),
+        ("-a / b", None),
+        ("a / -b", None),
     ],
 )
 def test_bounds_in_arithmetic_stay_bounds_or_become_unknown(text: str, expected: float | None) -> None:

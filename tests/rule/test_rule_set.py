@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from watchdog.errors import ExpressionError, RuleError, RuleFault
-from watchdog.history.number import AtLeast
+from watchdog.history.number import AtLeast, AtMost
 from watchdog.language.template import Template, render_text
 from watchdog.model import Scope, Severity, Truth
 from watchdog.resources import shipped_rules_directory
@@ -183,6 +183,7 @@ def test_a_remedy_is_offered_by_its_conditions_and_has_its_value(rule: Rule) -> 
     assert render_text(lower.why, values.get) == "99 % of requests need 2,048 tokens"
     assert not is_offered(lower, {"request_tokens_p99": 5.0, "pool_tokens": 4.0}.get)
     assert remedy_value(lower, {"request_tokens_p99": AtLeast(2048)}.get) is None
+    assert remedy_value(lower, {"request_tokens_p99": AtMost(2048)}.get) is None
     assert remedy_value(lower, dict[str, float]().get) is None
     assert remedy_value(halve, dict[str, float]().get) == "fp8"
 
@@ -287,6 +288,8 @@ def test_the_rules_own_tests_pass(rule: Rule) -> None:
         ("remedy: {--max-model-len: 4096,", "remedy: {--other: 1,", "--other is not offered"),
         ("not_offered: [--max-model-len]", "not_offered: [--kv-cache-dtype]", "--kv-cache-dtype is offered"),
         ("request_tokens_p99: 2048}", 'request_tokens_p99: ">= 2048"}', "len 4096, it is unknown"),
+        ("request_tokens_p99: 2048}", 'request_tokens_p99: "<= 2048"}', "len 4096, it is unknown"),
+        ("waiting: 0, kv", 'waiting: "<= 3", kv', "expected silent, it is unknown"),
     ],
 )
 def test_a_failing_test_says_why(tmp_path: Path, before: str, after: str, problem: str) -> None:

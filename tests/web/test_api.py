@@ -31,7 +31,7 @@ from tests.a_service import (
 )
 from tests.a_site import Site, a_site, web
 from watchdog.diagnosis.fleet import FLEET
-from watchdog.history.number import AtLeast, seconds_text
+from watchdog.history.number import AtLeast, AtMost, seconds_text
 from watchdog.model import (
     Evidence,
     Key,
@@ -344,6 +344,8 @@ def test_times_are_told_as_people_say_them(seconds: float, text: str) -> None:
         ("generation_tokens_per_second", 1912.4, "1,912 tokens/s"),
         ("preemptions_per_second", 1.58, "1.6/s"),
         ("ttft_p95_seconds", AtLeast(80.0), ">= 1m 20s"),
+        ("single_stream_tokens_per_second", AtMost(0.4), "<= 0.4 tokens/s"),
+        ("decode_ceiling_ratio", AtMost(0.02), "<= 2%"),
         ("seconds_since_progress", 0.4, "400 ms"),
         ("running_requests", 38.0, "38"),
         ("requests_that_fit", 39.6, "39.6"),
@@ -647,7 +649,7 @@ def test_what_the_receiver_refuses_is_told_to_the_sender(tmp_path: Path) -> None
 def test_numbers_that_json_has_not_are_null(tmp_path: Path) -> None:
     engine = replace(
         readings(),
-        values={"a_ratio": math.nan, "b_seconds": math.inf, "c_seconds": AtLeast(5.0), "d": 1e308},
+        values={"a_ratio": math.nan, "b_seconds": math.inf, "c_seconds": AtLeast(5.0), "d": AtMost(1e308)},
         latency_budget={"queue": LatencyShare(math.inf, math.nan)},
     )
     odd = incident(evidence=(Evidence("x > 1", {"x": -math.inf, "y": None}, "x"),), pending_since=math.inf)
@@ -660,6 +662,8 @@ def test_numbers_that_json_has_not_are_null(tmp_path: Path) -> None:
             "c_seconds": 5.0,
             "d": 1e308,
         }
+        assert target["readings"][0]["at_least"] == ["c_seconds"]
+        assert target["readings"][0]["at_most"] == ["d"]
         assert target["latency_budget"]["queue"] == {"seconds": None, "share": None, "share_of_ttft": None}
         assert target["incidents"][0]["since"] is None
         assert target["incidents"][0]["evidence"][0]["values"] == {"x": None, "y": None}

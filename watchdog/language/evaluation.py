@@ -1,15 +1,15 @@
 """A clause's tree as plain functions: three-valued, total, quick.
 
 An unknown operand makes the result unknown; so do a division by zero and a result that is not finite.
-Of a value known only as a lower bound (`AtLeast`) a comparison says yes or no where every value from
-the bound upwards agrees, else unknown.
+Of a value known only as a bound (`AtLeast`, `AtMost`) a comparison says yes or no where every value within the bound
+agrees, else unknown. The arithmetic is that of signals (`history/number.py`).
 """
 
 import operator
 from collections.abc import Callable, Mapping
 from math import isfinite
 
-from watchdog.history.number import AtLeast
+from watchdog.history.number import calculation, ends, finite, greatest, least, negated
 from watchdog.language.grammar import (
     Arithmetic,
     Comparison,
@@ -30,12 +30,6 @@ TruthFunction = Callable[[Lookup], Truth]
 
 _YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
 _CONTRARY = {_YES: _NO, _NO: _YES, _UNKNOWN: _UNKNOWN}
-_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-}
 _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -44,17 +38,7 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
-def finite(value: float | None) -> float | None:
-    """The value itself; None where it is unknown, not a number or infinite."""
-    try:
-        if value is not None and isfinite(value):
-            return value
-    except OverflowError:  # an int beyond all floats
-        pass
-    return None
+_MIRRORED = {">": "<", ">=": "<="}
 
 
 def number_function(node: NumberNode, parameters: Mapping[str, float]) -> NumberFunction:
@@ -117,45 +101,26 @@ def _signal(name: str) -> NumberFunction:
 def _negative(operand: NumberFunction) -> NumberFunction:
     def negative(lookup: Lookup) -> float | None:
         value = operand(lookup)
-        return None if value is None or isinstance(value, AtLeast) else -value
+        return None if value is None else negated(value)
 
     return negative
 
 
 def _arithmetic(sign: str, left: NumberFunction, right: NumberFunction) -> NumberFunction:
-    apply = _ARITHMETIC[sign]
+    calculate = calculation(sign)
 
     def arithmetic(lookup: Lookup) -> float | None:
         first = left(lookup)
         if first is None:
             return None
         second = right(lookup)
-        if second is None:
-            return None
-        try:
-            result = apply(first, second)
-        except (ZeroDivisionError, OverflowError):
-            return None
-        if type(first) is float and type(second) is float:
-            return result if isfinite(result) else None
-        if isinstance(first, AtLeast) or isinstance(second, AtLeast):
-            return _bound(sign, first, second, result)
-        return finite(result)
+        return None if second is None else calculate(first, second)
 
     return arithmetic
 
 
-def _bound(sign: str, first: float, second: float, result: float) -> float | None:
-    """A lower bound stays one when a positive plain number is added to it, or multiplies or divides it."""
-    if isinstance(first, AtLeast):
-        keeps = sign in {"+", "*", "/"} and not isinstance(second, AtLeast) and second > 0
-    else:
-        keeps = sign in {"+", "*"} and first > 0
-    return AtLeast(result) if keeps and finite(result) is not None else None
-
-
 def _extreme(function: str, operands: list[NumberFunction]) -> NumberFunction:
-    choose = min if function == "min" else max
+    choose = least if function == "min" else greatest
 
     def extreme(lookup: Lookup) -> float | None:
         values = []
@@ -164,12 +129,7 @@ def _extreme(function: str, operands: list[NumberFunction]) -> NumberFunction:
             if value is None:
                 return None
             values.append(value)
-        result = choose(values)
-        if not any(isinstance(value, AtLeast) for value in values):
-            return result
-        # The greatest is at least each bound; the least is exact when a plain value is below all bounds.
-        plain = [value for value in values if not isinstance(value, AtLeast)]
-        return float(result) if choose is min and plain and min(plain) <= result else AtLeast(result)
+        return choose(values)
 
     return extreme
 
@@ -208,21 +168,17 @@ def _against_constant(sign: str, name: str, limit: float) -> TruthFunction:
 
 
 def _compare(sign: str, left: float, right: float) -> Truth:
-    if isinstance(left, AtLeast):
-        return _UNKNOWN if isinstance(right, AtLeast) else _compare_bound(sign, left, right)
-    if isinstance(right, AtLeast):
-        return _compare_bound(_MIRRORED[sign], right, left)
-    return _YES if _HOLDS[sign](left, right) else _NO
-
-
-def _compare_bound(sign: str, bound: float, limit: float) -> Truth:
+    """Of what the true values can be: yes where all agree, no where none does."""
     if sign in {">", ">="}:
-        return _YES if _HOLDS[sign](bound, limit) else _UNKNOWN
-    if sign == "<":
-        return _NO if bound >= limit else _UNKNOWN
-    if bound > limit:
-        return _YES if sign == "!=" else _NO
-    return _UNKNOWN
+        return _compare(_MIRRORED[sign], right, left)
+    (least_left, most_left), (least_right, most_right) = ends(left), ends(right)
+    if sign in {"<", "<="}:
+        holds, fails = _HOLDS[sign], _HOLDS[">=" if sign == "<" else ">"]
+        return _YES if holds(most_left, least_right) else _NO if fails(least_left, most_right) else _UNKNOWN
+    apart = most_left < least_right or most_right < least_left
+    same = least_left == most_left == least_right == most_right
+    equal = _NO if apart else _YES if same else _UNKNOWN
+    return equal if sign == "==" else _CONTRARY[equal]
 
 
 def _junction(decisive: Truth, operands: list[TruthFunction]) -> TruthFunction:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from watchdog.language.evaluation import finite, number_function, truth_function
+from watchdog.history.number import finite
+from watchdog.language.evaluation import number_function, truth_function
 from watchdog.language.grammar import NumberNode, tree
 from watchdog.language.shown import Shown, shown_of
 from watchdog.model import Evidence, Lookup, Truth

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from watchdog.history.number import AtLeast
+from watchdog.history.number import bound_mark
 from watchdog.language.evaluation import truth_function
 from watchdog.language.grammar import Junction, Known, Name, Node, NumberNode
 from watchdog.model import Lookup, Truth
@@ -59,10 +59,10 @@ def shown_of(text: str, root: Node, names: Sequence[Name | Known], parameters: M
 
 
 def number_text(value: float | None) -> str:
-    """A number as a person writes it: four digits or all of a whole part; "unknown", ">= x" for a bound."""
+    """A number as a person writes it: four digits or all of a whole part; "unknown", ">= x" or "<= x" for a bound."""
     if value is None:
         return "unknown"
-    mark = ">= " if isinstance(value, AtLeast) else ""
+    mark = bound_mark(value)
     plain = float(value)
     if plain == int(plain) or abs(plain) >= 1000:
         return mark + (f"{plain:.0f}" if abs(plain) < 1e15 else f"{plain:.4g}")

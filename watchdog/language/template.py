@@ -9,8 +9,7 @@ from string import Formatter
 from typing import NamedTuple, Self
 
 from watchdog.errors import ExpressionError
-from watchdog.history.number import seconds_text
-from watchdog.language.evaluation import finite
+from watchdog.history.number import finite, seconds_text
 from watchdog.language.expression import NO_PARAMETERS
 from watchdog.language.nearest import nearest
 from watchdog.language.shown import number_text

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from watchdog.history.number import AtLeast
+from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.model import (
     BlindRule,
     Incident,
@@ -36,8 +36,8 @@ class Body(BaseModel):
 
 
 def _as_it_is(value: Any, check: ValidatorFunctionWrapHandler) -> float:
-    """A lower bound stays one, so that the text can say `>= 10 s`; the model would make a plain float of it."""
-    return value if isinstance(value, AtLeast) else float(check(value))
+    """A bound stays one, so that the text can say `>= 10 s`; the model would make a plain float of it."""
+    return value if isinstance(value, Bound) else float(check(value))
 
 
 Reading = Annotated[float, WrapValidator(_as_it_is)]
@@ -116,6 +116,10 @@ class ReadingsBody(Body):
     at_least: list[str] = Field(
         default_factory=list,
         description="Readings whose value is only a lower bound: they lie beyond their histogram's last bucket.",
+    )
+    at_most: list[str] = Field(
+        default_factory=list,
+        description="Readings whose value is only an upper bound: they are computed from such a lower bound.",
     )
     latency_budget: dict[str, LatencyShareBody] = Field(description="Where a mean request's time went.")
 
@@ -579,9 +583,14 @@ def _readings(readings: Readings) -> ReadingsBody:
         limit=scalar_text(readings.limit),
         limit_share=plain(readings.limit_share),
         values=plain(readings.values),
-        at_least=[scalar_text(name) for name, value in readings.values.items() if isinstance(value, AtLeast)],
+        at_least=_names_of(AtLeast, readings),
+        at_most=_names_of(AtMost, readings),
         latency_budget=_budget(readings),
     )
+
+
+def _names_of(kind: type[Bound], readings: Readings) -> list[str]:
+    return [scalar_text(name) for name, value in readings.values.items() if isinstance(value, kind)]
 
 
 def _blind(blind: BlindRule) -> BlindBody:

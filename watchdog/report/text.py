@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from watchdog.history.number import AtLeast, seconds_text
+from watchdog.history.number import bound_mark, seconds_text
 from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
 from watchdog.remedy.instruction import instruction
 from watchdog.report.advice import advice
@@ -114,8 +114,7 @@ def number_text(name: str, value: float | None) -> str:
     """A reading as people say it: the unit follows from its name."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    bound = ">= " if isinstance(value, AtLeast) else ""
-    return bound + _with_unit(name, float(value))
+    return bound_mark(value) + _with_unit(name, float(value))
 
 
 def budget_text(budget: dict[str, LatencyShareBody]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from watchdog.errors import ExpressionError
-from watchdog.history.number import AtLeast
+from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.language.expression import NO_PARAMETERS, Expression, parse
 from watchdog.language.grammar import RESERVED
 from watchdog.language.template import TEXTS, VALUE, Template, value_format
@@ -27,6 +27,7 @@ from watchdog.rule.rule import (
 Choice = TypeVar("Choice", bound=StrEnum)
 Built = TypeVar("Built")
 
+_BOUNDS: Mapping[str, type[Bound]] = {">= ": AtLeast, "<= ": AtMost}
 ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
 FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
@@ -146,18 +147,18 @@ class _Fields:
         return float(hours * 3600 + minutes * 60 + seconds)
 
     def number(self, node: Node | None, bounds: bool = False) -> float:
-        """A decimal number; with `bounds` also a text such as ">= 10", a lower bound."""
+        """A decimal number; with `bounds` also a text such as ">= 10" or "<= 10"."""
         if node is None:
             return 0.0
-        bound = bounds and not node.plain and node.text.startswith(">= ")
-        text = node.text.removeprefix(">= ") if bound else node.text
+        bound = _BOUNDS.get(node.text[:3]) if bounds and not node.plain else None
+        text = node.text[3:] if bound else node.text
         if (
             node.kind == "scalar"
-            and (node.plain or bound)
+            and (node.plain or bound is not None)
             and NUMBER.fullmatch(text)
             and isfinite(float(text))
         ):
-            return AtLeast(text) if bound else float(text)
+            return bound(text) if bound else float(text)
         self.file.fault(node, f"`{node.text}` is not a decimal number", "such as 0.75 or 1e9, without quotes")
         return 0.0
 

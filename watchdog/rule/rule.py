@@ -6,8 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog.history.number import AtLeast
-from watchdog.language.evaluation import finite
+from watchdog.history.number import Bound, finite
 from watchdog.language.expression import Expression, render
 from watchdog.language.template import Template, render_text
 from watchdog.model import Evidence, Lookup, Scope, Severity, Truth
@@ -170,5 +169,5 @@ def remedy_value(remedy: RemedyRule, lookup: Lookup) -> str | None:
 
 
 def is_exact(number: float | None) -> bool:
-    """Whether a number is known, and not only as a lower bound."""
-    return finite(number) is not None and not isinstance(number, AtLeast)
+    """Whether a number is known, and not only as a bound."""
+    return finite(number) is not None and not isinstance(number, Bound)
