@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.pages import history_of, page
-from watchdog.facts.balance import Load, facts, of_one_server
+from watchdog.facts.balance import Load, facts, fleet_facts, of_one_server
+from watchdog.facts.fact import by_name
 from watchdog.history.owners import Owners
 from watchdog.model import Lookup, Subject
 
@@ -38,7 +39,7 @@ SECOND = {
 
 
 def told(*engines: Mapping[str, float]) -> dict[str, float]:
-    return dict(facts([Load.of(one.get) for one in engines]))
+    return by_name(facts([Load.of(one.get) for one in engines]))
 
 
 def test_two_engines_are_held_against_each_other() -> None:
@@ -82,6 +83,12 @@ def test_a_share_of_one_is_all_of_it() -> None:
     found = told(FIRST, SECOND | {"first_tokens": 0.0})
     assert found["least_engine_share_ratio"] == 0
     assert found["greatest_engine_share_ratio"] == 1
+
+
+def test_targets_of_one_model_are_compared_as_engines_are_and_by_their_hit_ratios() -> None:
+    loads = [Load.of(one.get) for one in (FIRST, SECOND)]
+    assert by_name(fleet_facts(loads, [0.9, 0.2, 0.5])) == ALL | {"targets": 2, "hit_ratio_spread": 0.7}
+    assert by_name(fleet_facts(loads, [0.9])) == ALL | {"targets": 2}
 
 
 def test_engines_of_another_model_are_not_compared() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.pages import page
+from watchdog.facts.fact import by_name
 from watchdog.facts.reachability import Reachability
 from watchdog.history.names import wanted
 from watchdog.model import Failure, Page, Reason, Scrape
@@ -30,7 +31,7 @@ def fail(
 
 
 def facts(one: Reachability, at: float) -> dict[str, float]:
-    return dict(one.facts(at))
+    return by_name(one.facts(at))
 
 
 def some(one: Reachability, at: float, *names: str) -> list[float | None]:

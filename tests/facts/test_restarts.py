@@ -1,5 +1,6 @@
 """Restarts: counted, dated, told from two servers behind one address, and bounded."""
 
+from watchdog.facts.fact import by_name
 from watchdog.facts.restarts import MOST_REMEMBERED, Restarts
 from watchdog.history.history import Reset
 
@@ -11,14 +12,14 @@ def reset(engine: tuple[str, str] = FIRST, at: float = 0.0) -> Reset:
 
 
 def facts(one: Restarts, at: float) -> dict[str, float]:
-    return dict(one.facts(at))
+    return by_name(one.facts(at))
 
 
 def test_without_a_restart_there_is_no_date() -> None:
     one = Restarts()
     one.note((), 10.0, True, "nothing")
     assert facts(one, 10.0) == {"restarts": 0, "counter_jumps": 0}
-    assert dict(one.engine_facts(FIRST, 10.0)) == {}
+    assert by_name(one.engine_facts(FIRST, 10.0)) == {}
     assert one.last_words == []
 
 
@@ -26,15 +27,15 @@ def test_a_restart_is_counted_once_however_many_engines_it_took() -> None:
     one = Restarts()
     one.note([reset(FIRST), reset(SECOND)], 100.0, True, "nothing")
     assert facts(one, 130.0) == {"restarts": 1, "counter_jumps": 0, "seconds_since_restart": 30}
-    assert dict(one.engine_facts(SECOND, 130.0)) == {"seconds_since_restart": 30}
+    assert by_name(one.engine_facts(SECOND, 130.0)) == {"seconds_since_restart": 30}
 
 
 def test_each_engine_has_its_own_date_and_the_target_the_last() -> None:
     one = Restarts()
     one.note([reset(FIRST)], 100.0, True, "nothing")
     one.note([reset(SECOND)], 200.0, True, "nothing")
-    assert dict(one.engine_facts(FIRST, 210.0)) == {"seconds_since_restart": 110}
-    assert dict(one.engine_facts(SECOND, 210.0)) == {"seconds_since_restart": 10}
+    assert by_name(one.engine_facts(FIRST, 210.0)) == {"seconds_since_restart": 110}
+    assert by_name(one.engine_facts(SECOND, 210.0)) == {"seconds_since_restart": 10}
     assert facts(one, 210.0)["seconds_since_restart"] == 10
     assert facts(one, 210.0)["restarts"] == 2
 
@@ -46,7 +47,7 @@ def test_restarts_are_forgotten_after_half_an_hour_and_an_engine_keeps_its_date(
     assert facts(one, 6800.0)["restarts"] == 1
     one.note((), 6800.5, False, "nothing")
     assert facts(one, 6800.5) == {"restarts": 0, "counter_jumps": 0}
-    assert dict(one.engine_facts(FIRST, 12_200.0)) == {"seconds_since_restart": 7200}
+    assert by_name(one.engine_facts(FIRST, 12_200.0)) == {"seconds_since_restart": 7200}
 
 
 def test_a_fall_without_a_failed_scrape_is_a_jump_for_two_minutes() -> None:
@@ -87,8 +88,8 @@ def test_engines_whose_names_never_come_back_do_not_pile_up() -> None:
             [reset(("m", f"new {number}")), *([reset(FIRST)] * (number == 500))], 1.0 + number, False, ""
         )
     assert len(one.by_engine) == MOST_REMEMBERED
-    assert dict(one.engine_facts(("m", "new 2047"), 2050.0)) == {"seconds_since_restart": 2}
-    assert dict(one.engine_facts(FIRST, 2050.0)) == {}
+    assert by_name(one.engine_facts(("m", "new 2047"), 2050.0)) == {"seconds_since_restart": 2}
+    assert by_name(one.engine_facts(FIRST, 2050.0)) == {}
     one.note([reset(("m", "new 1100"))], 3000.0, False, "")
     one.note([reset(("m", f"other {number}")) for number in range(100)], 3001.0, False, "")
-    assert dict(one.engine_facts(("m", "new 1100"), 3002.0)) == {"seconds_since_restart": 2}
+    assert by_name(one.engine_facts(("m", "new 1100"), 3002.0)) == {"seconds_since_restart": 2}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.pages import history_of, line, page
+from watchdog.facts.fact import by_name
 from watchdog.facts.server import ServerFacts
 from watchdog.history.layout import MOST_ENGINES, Layout
 from watchdog.model import NO_LABELS, Expectations, Facts, ModelShape, Objectives
@@ -38,7 +39,7 @@ def server(
 
 
 def numbers(one: ServerFacts, engine: str = "0") -> dict[str, float]:
-    return dict(one.facts("m", engine))
+    return by_name(one.facts("m", engine))
 
 
 def test_before_the_first_page_nothing_is_known() -> None:

@@ -6,6 +6,7 @@ from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, judge
 from watchdog.facts import balance
 from watchdog.facts.balance import Load
+from watchdog.facts.fact import by_name
 from watchdog.facts.launch import ServerContext
 from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Subject, Transition
 from watchdog.remedy.order import reconcile
@@ -46,11 +47,9 @@ class Fleet:
         return reconcile(self._book.incidents()), changes
 
     def _judge(self, model_name: str, targets: Sequence[Sequence[Readings]]) -> Iterator[Finding]:
-        facts = dict(balance.facts([_load(readings) for readings in targets]))
-        facts["targets"] = float(len(targets))
+        loads = [_load(readings) for readings in targets]
         ratios = [ratio for readings in targets if (ratio := _hit_ratio(readings)) is not None]
-        if len(ratios) >= 2:
-            facts["hit_ratio_spread"] = max(ratios) - min(ratios)
+        facts = by_name(balance.fleet_facts(loads, ratios))
         subject = Subject(FLEET, model_name)
         yield from judge(self._rules, Case(subject, facts.get, ServerContext(), {}))
 

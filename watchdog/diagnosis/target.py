@@ -1,6 +1,6 @@
 """One target's pipeline as a pure step: a scrape in, a Snapshot out. No clock, no network, no file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -8,12 +8,14 @@ from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
 from watchdog.diagnosis.judge import Case, blind_rules, judge
 from watchdog.diagnosis.readings import read
 from watchdog.facts import balance
+from watchdog.facts.fact import Known, by_name
 from watchdog.facts.hints import missing_expectations
 from watchdog.facts.launch import ServerContext
 from watchdog.facts.programs import described
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import ServerFacts
+from watchdog.facts.watching import Watching
 from watchdog.history.baseline import BaselineKeeper
 from watchdog.history.history import History
 from watchdog.history.layout import MOST_ENGINES, MOST_NAME_CHARACTERS, Layout
@@ -71,8 +73,7 @@ class Monitor:
         self._history = History()
         self._book = IncidentBook(rules)
         self._baselines: dict[Subject, BaselineKeeper] = {}
-        # What connections did when progress stopped, kept for stops longer ago than history reaches.
-        self._released: dict[Subject, float] = {}
+        self._watching = Watching()
         self._reachability = Reachability()
         self._restarts = Restarts()
         self._server = ServerFacts(target.expectations)
@@ -139,7 +140,7 @@ class Monitor:
         for reset in resets:
             began = Subject(self.target.name, reset.model_name, reset.engine)
             self._baselines.pop(began, None)
-            self._released.pop(began, None)
+            self._watching.forget(began)
         self._reachability.answered(page, scrape.at)
         self._was_away = False
         self._server.learn(layout, self._facts, bool(resets))
@@ -154,22 +155,14 @@ class Monitor:
         if page is not None:
             for model_name, engine in self._history.subjects():
                 subject = Subject(self.target.name, model_name, engine)
-                view = self._view(subject, dict(self._engine_facts(subject, at)))
+                view = self._view(subject, by_name(self._engine_facts(subject, at)))
                 lookup = lookups[subject] = lookup_of(view)
                 self._judge_one(judged, Scope.ENGINE, subject, lookup)
-                if (released := lookup("open_files_drop")) is not None:
-                    self._released[subject] = released
+                self._watching.note(subject, lookup("open_files_drop"))
                 judged.readings.append(read(subject, lookup))
                 if view.life is not None:
                     judged.span_seconds = max(judged.span_seconds, view.life.seconds)
-        facts = dict(self._reachability.facts(at))
-        facts.update(self._restarts.facts(at))
-        facts.update(self._server.facts("", ""))
-        if page is not None:
-            owners = self._history.frames[-1].layout.owners
-            of_one = balance.of_one_server(lookups, owners).values()
-            facts.update(balance.facts([balance.Load.of(lookup) for lookup in of_one]))
-            facts["blind_rules"] = float(len({blind.rule for blind in judged.blind}))
+        facts = by_name(self._target_facts(judged, lookups if page is not None else None, at))
         subject = Subject(self.target.name)
         view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)
         self._judge_one(judged, Scope.TARGET, subject, lookup_of(view))
@@ -199,14 +192,23 @@ class Monitor:
             facts=facts,
         )
 
-    def _engine_facts(self, subject: Subject, at: float) -> Iterator[tuple[str, float]]:
+    def _engine_facts(self, subject: Subject, at: float) -> Iterator[Known]:
         yield from self._server.facts(subject.model_name, subject.engine)
         yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
-        if subject in self._released:
-            yield "open_files_drop", self._released[subject]
         epoch = self._history.epoch(subject.model_name, subject.engine)
-        if epoch is not None:
-            yield "seconds_seen", at - epoch
+        yield from self._watching.engine_facts(subject, epoch, at)
+
+    def _target_facts(
+        self, judged: _Judged, engines: Mapping[Subject, Lookup] | None, at: float
+    ) -> Iterator[Known]:
+        """The facts of the target; `engines` are the signals of those on the page, None without a page."""
+        yield from self._reachability.facts(at)
+        yield from self._restarts.facts(at)
+        yield from self._server.facts("", "")
+        if engines is not None:
+            of_one = balance.of_one_server(engines, self._history.frames[-1].layout.owners)
+            yield from balance.facts([balance.Load.of(lookup) for lookup in of_one.values()])
+            yield from self._watching.facts(judged.blind)
 
     def _context(self, subject: Subject) -> ServerContext:
         return self._server.context(subject.model_name, subject.engine)
@@ -239,7 +241,7 @@ class Monitor:
         for subject in [one for one in self._baselines if one not in present]:
             if self._history.epoch(subject.model_name, subject.engine) is None:
                 del self._baselines[subject]
-                self._released.pop(subject, None)
+                self._watching.forget(subject)
 
     def _snapshot(
         self,

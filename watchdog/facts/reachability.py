@@ -3,8 +3,36 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from watchdog.facts.fact import Fact, Known
 from watchdog.facts.programs import is_known_program, is_python_alone
 from watchdog.model import Failure, Page, Reason, Scrape, Series
+
+# fmt: off
+FAILED_SCRAPES = Fact("failed_scrapes", "scrapes", "Scrapes that failed in a row.")
+FAILING_SECONDS = Fact("failing_seconds", "s", "Time from the first failed scrape in a row to the last.")
+FAILURE_REFUSED = Fact("failure_refused", "0 or 1", "The last failure was a refused connection.")
+FAILURE_TIMEOUT = Fact("failure_timeout", "0 or 1", "The last failure was a time-out.")
+FAILURE_CONNECTING = Fact("failure_connecting", "0 or 1", "The last failure came while connecting.")
+FAILURE_STATUS = Fact("failure_status", "code", "The HTTP status of the last failure that had one.")
+FAILURE_INVALID = Fact("failure_invalid", "0 or 1", "The last failure was of the page: a limit or the format.")
+PAGE_EMPTY = Fact("page_empty", "0 or 1", "The last answer was 200 with an empty body.")
+PAGE_NOT_METRICS = Fact(
+    "page_not_metrics", "0 or 1", "The last answer was 200 with something that is no metrics page.")
+PAGE_SERIES = Fact(
+    "page_series", "series", "Series on the page, those not read included where vLLM's are missing.")
+PAGE_VLLM_SERIES = Fact("page_vllm_series", "series", "vLLM's series on the page.")
+SECONDS_WITHOUT_VLLM = Fact(
+    "seconds_without_vllm", "s", "Time since a page last had series of vLLM, while pages came.")
+VLLM_SEEN = Fact("vllm_seen", "0 or 1", "Whether this address ever had series of vLLM.")
+WITHOUT_VLLM_HAS_HTTP = Fact(
+    "page_without_vllm_has_http", "0 or 1", "A page without vLLM's series has those of its HTTP layer.")
+OF_OTHER_PROGRAM = Fact(
+    "page_of_other_program", "0 or 1",
+    "A page without vLLM's series is that of another program known by its metric names.")
+PYTHON_ALONE = Fact(
+    "page_python_alone", "0 or 1",
+    "A page without vLLM's series has only what the Python client shows by itself.")
+# fmt: on
 
 _INVALID = frozenset({Reason.PARSE, Reason.TOO_LARGE, Reason.UTF8, Reason.ENCODING})
 _NOT_METRICS = frozenset({Reason.PARSE, Reason.UTF8})
@@ -53,30 +81,30 @@ class Reachability:
         else:
             self._without_vllm(at)
 
-    def facts(self, at: float) -> Iterator[tuple[str, float]]:
+    def facts(self, at: float) -> Iterator[Known]:
         """The facts of the target's signals, as numbers."""
         failing = self.failed_scrapes > 0
-        yield "failed_scrapes", float(self.failed_scrapes)
-        yield "failing_seconds", self.last_failure_at - self.first_failure_at if failing else 0.0
+        yield FAILED_SCRAPES, float(self.failed_scrapes)
+        yield FAILING_SECONDS, self.last_failure_at - self.first_failure_at if failing else 0.0
         reason = self.failure.reason if self.failure else None
-        yield "failure_refused", float(reason is Reason.REFUSED)
-        yield "failure_timeout", float(reason is Reason.TIMEOUT)
-        yield "failure_connecting", float(bool(self.failure and self.failure.while_connecting))
-        yield "failure_invalid", float(reason in _INVALID)
-        yield "page_empty", float(reason is Reason.EMPTY)
-        yield "page_not_metrics", float(reason in _NOT_METRICS)
+        yield FAILURE_REFUSED, float(reason is Reason.REFUSED)
+        yield FAILURE_TIMEOUT, float(reason is Reason.TIMEOUT)
+        yield FAILURE_CONNECTING, float(bool(self.failure and self.failure.while_connecting))
+        yield FAILURE_INVALID, float(reason in _INVALID)
+        yield PAGE_EMPTY, float(reason is Reason.EMPTY)
+        yield PAGE_NOT_METRICS, float(reason in _NOT_METRICS)
         if failing and self.status:
-            yield "failure_status", float(self.status)
+            yield FAILURE_STATUS, float(self.status)
         if not failing:
             series = sum(self.strangers.values()) or len(self.series)
-            yield "page_series", float(series if self.failure is None else 0)
-            yield "page_vllm_series", float(self.page_vllm_series if self.failure is None else 0)
+            yield PAGE_SERIES, float(series if self.failure is None else 0)
+            yield PAGE_VLLM_SERIES, float(self.page_vllm_series if self.failure is None else 0)
             since = self.without_vllm_since
-            yield "seconds_without_vllm", 0.0 if since is None else at - since
-        yield "vllm_seen", float(self.vllm_seen)
-        yield "page_without_vllm_has_http", float("http" in self.strangers)
-        yield "page_of_other_program", float(is_known_program(self.strangers))
-        yield "page_python_alone", float(is_python_alone(self.strangers))
+            yield SECONDS_WITHOUT_VLLM, 0.0 if since is None else at - since
+        yield VLLM_SEEN, float(self.vllm_seen)
+        yield WITHOUT_VLLM_HAS_HTTP, float("http" in self.strangers)
+        yield OF_OTHER_PROGRAM, float(is_known_program(self.strangers))
+        yield PYTHON_ALONE, float(is_python_alone(self.strangers))
 
     def _without_vllm(self, at: float) -> None:
         if self.without_vllm_since is None:

@@ -3,7 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from watchdog.facts.fact import Fact, Known
 from watchdog.history.history import Reset
+
+# fmt: off
+RESTARTS = Fact("restarts", "restarts", "Restarts in the last 30 minutes.")
+SECONDS_SINCE_RESTART = Fact("seconds_since_restart", "s", "Time since the last restart that was seen.")
+COUNTER_JUMPS = Fact(
+    "counter_jumps", "jumps",
+    "Falls of counters in the last two minutes that came back: two servers behind one address.")
+# fmt: on
 
 CRASH_LOOP_SECONDS = 1800.0
 JUMP_SECONDS = 120.0
@@ -44,14 +53,14 @@ class Restarts:
             # No process restarts that often: these were two servers in turn, and no crash.
             self.at = [one for one in self.at if one not in self.jumps]
 
-    def facts(self, at: float) -> Iterator[tuple[str, float]]:
+    def facts(self, at: float) -> Iterator[Known]:
         """The facts of the target's signals."""
-        yield "restarts", float(len(self.at))
-        yield "counter_jumps", float(len(self.jumps))
+        yield RESTARTS, float(len(self.at))
+        yield COUNTER_JUMPS, float(len(self.jumps))
         if self.at:
-            yield "seconds_since_restart", at - self.at[-1]
+            yield SECONDS_SINCE_RESTART, at - self.at[-1]
 
-    def engine_facts(self, engine: tuple[str, str], at: float) -> Iterator[tuple[str, float]]:
+    def engine_facts(self, engine: tuple[str, str], at: float) -> Iterator[Known]:
         """The facts of one engine's signals."""
         if engine in self.by_engine:
-            yield "seconds_since_restart", at - self.by_engine[engine]
+            yield SECONDS_SINCE_RESTART, at - self.by_engine[engine]

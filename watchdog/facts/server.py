@@ -3,12 +3,34 @@
 from collections.abc import Iterator, Mapping
 
 from watchdog.facts.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
+from watchdog.facts.fact import Fact, Known
 from watchdog.facts.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
 from watchdog.facts.launch import ServerContext, amount
 from watchdog.facts.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
 from watchdog.history.layout import MOST_ENGINES, Layout
 from watchdog.history.names import PREFIX
 from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
+
+# fmt: off
+POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV pool holds.")
+FP8_POOL_TOKENS = Fact(
+    "fp8_pool_tokens", "tokens",
+    "Tokens the same memory holds with an fp8 cache; unknown where the cache is quantised already.")
+POOL_TOKENS_BEFORE_RESTART = Fact(
+    "pool_tokens_before_restart", "tokens", "Tokens the pool held before the last restart, configured alike.")
+MAX_MODEL_LEN = Fact("max_model_len", "tokens", "The longest prompt plus output the server takes.")
+MAX_NUM_SEQS = Fact("max_num_seqs", "requests", "The batch limit, where the owner told the launch arguments.")
+MAX_NUM_BATCHED_TOKENS = Fact(
+    "max_num_batched_tokens", "tokens", "The step's token budget, where the owner told the launch arguments.")
+DECODE_CEILING = Fact(
+    "decode_ceiling_tokens_per_second", "tokens/s",
+    "Memory bandwidth over weight bytes: the most one stream can get.")
+EXPECTED_SHARED_PREFIX_TOKENS = Fact(
+    "expected_shared_prefix_tokens", "tokens", "Prefix that the owner says requests share.")
+TTFT_OBJECTIVE = Fact("ttft_objective_seconds", "s", "The promised 95th percentile time to first token.")
+ITL_OBJECTIVE = Fact("itl_objective_seconds", "s", "The promised 99th percentile inter-token latency.")
+E2E_OBJECTIVE = Fact("e2e_objective_seconds", "s", "The promised 95th percentile request time.")
+# fmt: on
 
 _CONFIG = PREFIX + "cache_config_info"
 # A label of it that says how the pool was sized; equal ones with a smaller pool mean that memory went elsewhere.
@@ -21,7 +43,6 @@ _SIZING = (
 )
 # Beyond this a number is a mistake or a trick, whoever told it.
 _GREATEST = 10**12
-_ARGUMENT_FACTS = {"--max-num-seqs": "max_num_seqs", "--max-num-batched-tokens": "max_num_batched_tokens"}
 
 
 class ServerFacts:
@@ -34,7 +55,7 @@ class ServerFacts:
         self._bracket: VersionRange | None = None
         self._configs: dict[str, Mapping[str, str]] = {}
         self._engines = 0
-        self._numbers: dict[str, dict[str, float]] = {}
+        self._known: dict[str, tuple[Known, ...]] = {}
         self._before: dict[str, tuple[tuple[str, ...], float]] = {}
         self._shrunk: dict[str, float] = {}
         self._contexts: dict[str, ServerContext] = {}
@@ -56,16 +77,16 @@ class ServerFacts:
         bracket = fingerprint(tuple(layout.by_name), config)
         self._bracket = None if bracket.is_open else bracket
         self._known_engine = guess_engine(tuple(layout.by_name), config, parse_version(facts.version))
-        self._numbers.clear()
+        self._known.clear()
         self._contexts.clear()
         self._compare_pools()
 
-    def facts(self, model_name: str, engine: str) -> Iterator[tuple[str, float]]:
+    def facts(self, model_name: str, engine: str) -> Iterator[Known]:
         """The numbers behind signals that no counter shows, for one engine."""
         del model_name  # the configuration is the engine's; a page's models share it
-        if engine not in self._numbers:
-            self._numbers[engine] = dict(self._compute(engine))
-        yield from self._numbers[engine].items()
+        if engine not in self._known:
+            self._known[engine] = tuple(self._compute(engine))
+        yield from self._known[engine]
 
     def context(self, model_name: str, engine: str) -> ServerContext:
         """What remedies must know of the server."""
@@ -118,26 +139,23 @@ class ServerFacts:
         )
         return None if tokens is None else float(tokens)
 
-    def _compute(self, engine: str) -> Iterator[tuple[str, float]]:
+    def _compute(self, engine: str) -> Iterator[Known]:
         told = self._told
-        numbers: dict[str, float | None] = {
-            "pool_tokens": self._pool(engine),
-            "fp8_pool_tokens": fp8_pool_tokens(
-                self._pool(engine), self._config(engine).get("cache_dtype", "")
-            ),
-            "pool_tokens_before_restart": self._shrunk.get(engine),
-            "max_model_len": self._max_model_len(),
-            "expected_shared_prefix_tokens": told.expected_shared_prefix_tokens,
-            "ttft_objective_seconds": told.objectives.ttft_p95_seconds,
-            "itl_objective_seconds": told.objectives.itl_p99_seconds,
-            "e2e_objective_seconds": told.objectives.e2e_p95_seconds,
-            "decode_ceiling_tokens_per_second": self._ceiling(),
+        pool = self._pool(engine)
+        numbers: dict[Fact, float | None] = {
+            POOL_TOKENS: pool,
+            FP8_POOL_TOKENS: fp8_pool_tokens(pool, self._config(engine).get("cache_dtype", "")),
+            POOL_TOKENS_BEFORE_RESTART: self._shrunk.get(engine),
+            MAX_MODEL_LEN: self._max_model_len(),
+            MAX_NUM_SEQS: self._argument("--max-num-seqs"),
+            MAX_NUM_BATCHED_TOKENS: self._argument("--max-num-batched-tokens"),
+            DECODE_CEILING: self._ceiling(),
+            EXPECTED_SHARED_PREFIX_TOKENS: told.expected_shared_prefix_tokens,
+            TTFT_OBJECTIVE: told.objectives.ttft_p95_seconds,
+            ITL_OBJECTIVE: told.objectives.itl_p99_seconds,
+            E2E_OBJECTIVE: told.objectives.e2e_p95_seconds,
         }
-        for flag, name in _ARGUMENT_FACTS.items():
-            numbers[name] = self._argument(flag)
-        for name, number in numbers.items():
-            if number is not None:
-                yield name, float(number)
+        yield from ((fact, float(number)) for fact, number in numbers.items() if number is not None)
 
     def _gpu(self) -> Gpu | None:
         return find_gpu(self._told.gpu) if self._told.gpu else None

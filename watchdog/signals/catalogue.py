@@ -274,7 +274,7 @@ def _progress() -> Iterator[Signal]:
         "open_files_drop",
         "files",
         "Open files closed as progress stopped, beyond those of requests that left batch and queue: clients gone.",
-        First((ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks), Fact("open_files_drop"))),
+        First((ReleasedSince(_OPEN_FILES, (_RUNNING, _WAITING), marks), Fact("open_files_drop_seen"))),
     )
     yield Signal(
         "open_files_lasting_climb",

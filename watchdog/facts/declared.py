@@ -1,0 +1,14 @@
+"""All facts that are declared: the catalogue, the documentation and `rules check` know them from here."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from watchdog.facts import balance, reachability, restarts, server, watching
+from watchdog.facts.fact import Fact
+
+MODULES = (server, reachability, restarts, watching, balance)
+"""The modules that yield facts, in the order in which people read of them."""
+
+DECLARED: Mapping[str, Fact] = MappingProxyType(
+    {one.name: one for module in MODULES for one in vars(module).values() if isinstance(one, Fact)}
+)
