@@ -1,10 +1,14 @@
 """Every fact is declared once, beside the code that yields it, and every declared one is yielded."""
 
+import ast
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.facts.test_balance import FIRST, SECOND
 from tests.facts.test_reachability import VLLM, fail
 from tests.facts.test_server import layout
+from tests.places import ROOT
 from watchdog.facts import declared
 from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import Fact, Known
@@ -14,6 +18,8 @@ from watchdog.facts.server import ServerFacts
 from watchdog.facts.watching import Watching
 from watchdog.history.history import Reset
 from watchdog.model import Expectations, Facts, ModelShape, Objectives, Reason, Subject
+from watchdog.signals.catalogue import CATALOGUE, SIGNALS, lookup_of
+from watchdog.signals.functions import View
 
 
 def of_a_server() -> Iterator[Known]:
@@ -59,3 +65,27 @@ def yielded() -> set[Fact]:
 
 def test_every_declared_fact_is_yielded_and_every_yielded_one_declared() -> None:
     assert {fact.name for fact in yielded()} == set(declared.DECLARED)
+
+
+def test_a_fact_is_declared_in_one_place_only() -> None:
+    made = Counter[str]()
+    for path in sorted((ROOT / "watchdog").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fact":
+                assert isinstance(node.args[0], ast.Constant), "a fact is declared with its name"
+                made[str(node.args[0].value)] += 1
+                assert Path(path).stem in {module.__name__.rpartition(".")[2] for module in declared.MODULES}
+    assert made == Counter(dict.fromkeys(declared.DECLARED, 1))
+
+
+def test_a_fact_is_a_signal_by_its_own_name_with_its_own_words() -> None:
+    for name, fact in declared.DECLARED.items():
+        signal = CATALOGUE[name]
+        assert (signal.unit, signal.description) == (fact.unit, fact.description)
+        assert lookup_of(View(facts={name: 7.0}))(name) == 7
+        assert lookup_of(View())(name) is None
+        assert fact.description.endswith(".")
+
+
+def test_no_signal_has_the_name_of_another_or_of_a_fact() -> None:
+    assert [name for name, count in Counter(signal.name for signal in SIGNALS).items() if count > 1] == []

@@ -2,6 +2,7 @@
 
 from tests.places import DOCS
 from tests.watching import shipped_rules
+from watchdog.facts.declared import DECLARED
 from watchdog.rule.docs import causes_document, signals_document
 from watchdog.signals.catalogue import CATALOGUE
 
@@ -27,4 +28,22 @@ def test_every_runbook_link_leads_to_its_cause() -> None:
 
 def test_every_signal_has_a_place() -> None:
     text = signals_document()
-    assert all(f"## {name}\n" in text for name in CATALOGUE)
+    declared = {name for name in CATALOGUE if f"## {name}\n" in text}
+    facts = {name for name in CATALOGUE if f"| `{name}` |" in text}
+    assert declared | facts == set(CATALOGUE)
+    assert facts == set(DECLARED)
+
+
+def test_a_signal_is_shown_with_its_promql_or_with_the_reason_why_there_is_none() -> None:
+    text = signals_document()
+    for name, signal in CATALOGUE.items():
+        if name in DECLARED:
+            continue
+        shown = text.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        query = signal.formula.query()
+        if query is None:
+            assert "\nNo PromQL: " in shown, name
+            assert "```" not in shown, name
+        else:
+            assert f"```promql\n{query}\n```" in shown, name
+    assert "vllm_watchdog_" not in text

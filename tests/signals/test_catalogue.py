@@ -1,26 +1,37 @@
-"""The catalogue: every signal renders PromQL, says what it is, and is unknown where its metric is missing."""
+"""The catalogue: a signal says what it is, has PromQL that Prometheus accepts, is unknown without its metric."""
 
 import subprocess
+from math import inf
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.pages import history_of
+from tests.pages import histogram, history_of, page
 from tests.places import SAMPLES
+from watchdog.facts.fact import Fact
 from watchdog.history.names import ALIASES, spellings, wanted
+from watchdog.history.number import AtLeast, AtMost, finite
 from watchdog.history.span import baseline_span, life_span, now_span, recent_span
-from watchdog.model import Subject
-from watchdog.signals.algebra import View
-from watchdog.signals.catalogue import BASELINE, CATALOGUE, formula, lookup_of, metrics_of, signal_names
+from watchdog.language.expression import parse
+from watchdog.model import Lookup, Subject
+from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, lookup_of, metrics_of, signal_names
+from watchdog.signals.functions import View, bounded, fact
+from watchdog.signals.promql import NOW
 
+ENGINE = Subject("t", "m", "0")
 PAGES = sorted(SAMPLES.glob("*.prom"))
 
 
 def test_prometheus_accepts_the_promql_of_every_signal(tmp_path: Path) -> None:
+    stretches = [one.stretch for one in COMPARISONS.values() if one.stretch is not None]
     rules = [
-        {"record": f"signal:{name.lower()}", "expr": formula(name).promql("30s")}
-        for name in sorted(CATALOGUE)
+        {"record": f"signal:{name}_{place}", "expr": query}
+        for name, signal in sorted(CATALOGUE.items())
+        for place, stretch in enumerate([NOW, *stretches])
+        if (query := signal.formula.query(stretch)) is not None
     ]
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "signals", "rules": rules}]}))
@@ -40,8 +51,116 @@ def test_names_end_in_their_unit_where_they_have_one() -> None:
         assert signal.description.endswith(".")
 
 
-def test_every_signal_has_a_baseline() -> None:
-    assert {name + BASELINE for name in CATALOGUE} <= signal_names()
+def test_every_signal_has_a_name_for_each_comparison() -> None:
+    assert "baseline" in COMPARISONS
+    assert signal_names() == {*CATALOGUE, *(f"{name}_{past}" for name in CATALOGUE for past in COMPARISONS)}
+
+
+def test_what_is_compared_with_is_the_same_formula_over_that_stretch() -> None:
+    pages = [
+        (float(at), page(generation_tokens_total=at if at <= 60 else 10.0 * at)) for at in range(0, 121, 5)
+    ]
+    history = history_of(pages)
+    now, before = now_span(history, ENGINE), baseline_span(history, ENGINE, end_at=60.0)
+    lookup = lookup_of(View(now, past={"baseline": before}))
+    assert lookup("generation_tokens_per_second") == 10
+    assert lookup("generation_tokens_per_second_baseline") == 1
+    assert lookup_of(View(now))("generation_tokens_per_second_baseline") is None
+    assert lookup_of(View(now, past={"baseline": None}))("generation_tokens_per_second_baseline") is None
+
+
+def test_the_newest_value_of_a_past_stretch_is_that_of_its_last_page() -> None:
+    history = history_of((float(at), page(num_requests_running=float(at))) for at in range(0, 121, 5))
+    life = life_span(history, ENGINE)
+    lookup = lookup_of(View(life=life, past={"baseline": baseline_span(history, ENGINE)}))
+    assert lookup("running_last") == 120
+    assert lookup("running_last_baseline") == lookup("running_peak_baseline") == 90
+
+
+def test_of_a_past_whose_pages_are_gone_the_figures_kept_are_looked_up() -> None:
+    lookup = lookup_of(View(past={"baseline": {"itl_p50_seconds": 0.02}}))
+    assert lookup("itl_p50_seconds_baseline") == 0.02
+    assert lookup("ttft_p50_seconds_baseline") is None
+
+
+def test_a_name_that_is_none_raises() -> None:
+    for name in ("running", "running_last_yesterday", "_baseline"):
+        with pytest.raises(KeyError):
+            lookup_of(View())(name)
+
+
+def test_a_signal_is_computed_once_a_step() -> None:
+    history = history_of((float(at), page(num_requests_running=4.0)) for at in range(0, 61, 5))
+    facts = {"pool_tokens": 5.0}
+    lookup = lookup_of(View(now_span(history, ENGINE), facts=facts))
+    assert lookup("pool_tokens") == 5
+    facts["pool_tokens"] = 6.0
+    assert lookup("pool_tokens") == 5
+
+
+def beyond_the_last_bucket() -> Lookup:
+    """Thirty requests of over 20,000 prompt and 10 output tokens, and gaps of over 2.5 s."""
+    none, all_beyond = {20_000.0: 0.0, inf: 0.0}, {20_000.0: 0.0, inf: 30.0}
+    short, gaps = {20.0: 30.0, inf: 30.0}, {2.5: 0.0, inf: 90.0}
+
+    def text(beyond: bool) -> str:
+        prompts = histogram("request_prompt_tokens", all_beyond if beyond else none, 9e5 * beyond)
+        outputs = histogram(
+            "request_generation_tokens", short if beyond else dict.fromkeys(short, 0.0), 300.0 * beyond
+        )
+        latency = histogram(
+            "inter_token_latency_seconds", gaps if beyond else dict.fromkeys(gaps, 0.0), 400.0 * beyond
+        )
+        return prompts + outputs + latency + page(num_requests_running=1.0)
+
+    history = history_of([(0.0, text(False)), (15.0, text(False)), (30.0, text(True))])
+    return lookup_of(View(now_span(history, ENGINE)))
+
+
+def test_what_lies_beyond_the_last_bucket_stays_a_bound_in_what_is_computed_from_it() -> None:
+    lookup = beyond_the_last_bucket()
+    for name, expected in (
+        ("prompt_tokens_p99", AtLeast(20_000)),
+        ("output_tokens_p99", 19.8),
+        ("request_tokens_p99", AtLeast(20_019.8)),
+        ("itl_p50_seconds", AtLeast(2.5)),
+        ("single_stream_tokens_per_second", AtMost(0.4)),
+        ("itl_stall_ratio", 90 * 2.5 / 400),
+    ):
+        found = lookup(name)
+        assert type(found) is type(expected), name
+        assert found == pytest.approx(expected), name
+
+
+NUMBERS = (
+    st.none()
+    | st.floats(-1e6, 1e6)
+    | st.sampled_from([0.0, 1.0, -1.0, 2.0, 1e308, inf])
+    | st.floats(-1e6, 1e6).map(AtLeast)
+    | st.floats(-1e6, 1e6).map(AtMost)
+)
+
+
+@given(NUMBERS, NUMBERS)
+@settings(max_examples=500)
+def test_signals_compute_as_clauses_do(one: float | None, other: float | None) -> None:
+    values = {name: value for name, value in (("a", one), ("b", other)) if value is not None}
+    first_one, second = (fact(Fact(name, "things", "Something.")) for name in "ab")
+    formulas = {
+        "a + b": first_one + second,
+        "a - b": first_one - second,
+        "a * b": first_one * second,
+        "a / b": first_one / second,
+        "1 - a": 1.0 - first_one,
+        "1 / a": 1.0 / first_one,
+        "max(a, 0)": bounded(first_one, 0.0),
+        "max(min(a, 1), 0)": bounded(first_one, 0.0, 1.0),
+    }
+    for text, formula in formulas.items():
+        in_signals = finite(formula.value(View(facts=values)))
+        in_clauses = parse(text, {"a", "b"}).number(values.get)
+        assert type(in_signals) is type(in_clauses), text
+        assert in_signals == in_clauses, text
 
 
 def test_every_metric_a_signal_reads_is_taken_from_the_page() -> None:
@@ -58,7 +177,7 @@ def test_every_signal_evaluates_on_a_page_of_every_version(sample: Path) -> None
     for model_name, engine in history.subjects():
         subject = Subject("t", model_name, engine)
         spans = (now_span(history, subject), recent_span(history, subject), life_span(history, subject))
-        lookup = lookup_of(View(*spans, baseline_span(history, subject)))
+        lookup = lookup_of(View(*spans, {"baseline": baseline_span(history, subject)}))
         values = {name: lookup(name) for name in signal_names()}
         assert values["running_last"] is not None
         assert values["waiting_last"] is not None
@@ -76,5 +195,5 @@ def test_old_and_new_names_become_the_same_signals(sample: Path) -> None:
     for core in ("kv_cache_usage_perc", "num_requests_running", "generation_tokens_total"):
         columns = [layout.by_name[name] for name in spellings(f"vllm:{core}") if name in layout.by_name]
         assert columns, core
-    usage = lookup_of(View(None, None, life_span(history, Subject("t", model_name, engine))))
+    usage = lookup_of(View(life=life_span(history, Subject("t", model_name, engine))))
     assert usage("kv_usage_last_ratio") == pytest.approx(0.412, abs=0.6)

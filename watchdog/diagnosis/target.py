@@ -45,8 +45,8 @@ from watchdog.model import (
 from watchdog.remedy.order import reconcile
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
-from watchdog.signals.algebra import View
 from watchdog.signals.catalogue import lookup_of
+from watchdog.signals.functions import View
 
 # Below this, rates and queues cannot be told yet: the verdict is "starting", never "healthy" by default.
 LEAST_SECONDS_TO_JUDGE = 15.0
@@ -164,7 +164,7 @@ class Monitor:
                     judged.span_seconds = max(judged.span_seconds, view.life.seconds)
         facts = by_name(self._target_facts(judged, lookups if page is not None else None, at))
         subject = Subject(self.target.name)
-        view = self._view(subject, facts) if page is not None else View(None, None, None, None, facts)
+        view = self._view(subject, facts) if page is not None else View(facts=facts)
         self._judge_one(judged, Scope.TARGET, subject, lookup_of(view))
         return judged
 
@@ -188,7 +188,7 @@ class Monitor:
             window=now_span(history, subject),
             recent=recent_span(history, subject),
             life=life_span(history, subject),
-            baseline=keeper.span(history, subject),
+            past={"baseline": keeper.span(history, subject)},
             facts=facts,
         )
 

@@ -1,13 +1,14 @@
 """A stretch of one engine's history, and the stretches that signals look at: now, lately, its life, before now."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isnan, nan
 from typing import Any
 
 from watchdog.history.history import History
-from watchdog.history.layout import Frame, Layout, Selector
+from watchdog.history.layout import WHOLE_TARGET, Frame, Layout, Selector
 from watchdog.model import Subject
 
 # Long enough for 5 requests on a light server, short enough to name a cause within 45 s.
@@ -38,6 +39,10 @@ class Span:
     def columns(self, frame: Frame, selector: Selector) -> tuple[int, ...]:
         """Where a selector's samples stand in a frame, for this span's engine."""
         return frame.layout.columns(selector, self.subject.model_name, self.subject.engine)
+
+    def total(self, frame: Frame, selector: Selector) -> float:
+        """The sum over the selected series in a frame; NaN where one is unknown or there is none."""
+        return frame.total(self.columns(frame, selector))
 
     def increase(self, selector: Selector) -> float | None:
         """How much the selected counters grew from the first frame to the last, summed.
@@ -97,6 +102,79 @@ class Span:
             if not isnan(value):
                 values.append(value)
         return values
+
+    def buckets(self, bucket: Selector) -> list[tuple[float, float]] | None:
+        """A histogram's upper bounds and its observations up to each; None where the set cannot be trusted.
+
+        That is: a layout without +Inf, a bucket that fell, counts that do not rise with their bounds, buckets that
+        changed inside the span.
+        """
+        key = ("buckets", bucket)
+        if key not in self.memo:
+            self.memo[key] = self._buckets(bucket)
+        grown: list[tuple[float, float]] | None = self.memo[key]
+        return grown
+
+    def _buckets(self, bucket: Selector) -> list[tuple[float, float]] | None:
+        if len(self.frames) < 2:
+            return None
+        first, last = self.frames[0], self.frames[-1]
+        columns = last.layout.bucket_columns(bucket, self.subject.model_name, self.subject.engine)
+        if columns is None:
+            return None
+        grown: list[tuple[float, float]] = []
+        before = 0.0
+        same = first.layout is last.layout
+        old, new = first.values, last.values
+        for bound, column in columns:
+            count = new[column] - old[column] if same else self.grown(first, last, column)
+            if not count >= before:
+                return None
+            grown.append((bound, count))
+            before = count
+        return grown
+
+    def newest_labels(self, frame: Frame, selector: Selector) -> Mapping[str, str] | None:
+        """Of series whose value is a time the labels of the newest in a frame; None where that is unknown."""
+        newest = max(self.columns(frame, selector), key=lambda column: frame.values[column], default=None)
+        if newest is None or isnan(frame.values[newest]):
+            return None
+        return frame.layout.series[newest].labels
+
+    def thirds(self) -> list["Span"]:
+        """Three parts of about equal time (two of three frames, none of fewer); neighbours share a frame."""
+        if len(self.frames) < 3:
+            return []
+        count = min(3, len(self.frames) - 1)
+        inner = range(1, len(self.frames) - 1)
+        goals = [self.frames[0].at + self.seconds * part / count for part in range(1, count)]
+        nearest = [min(inner, key=lambda index: abs(self.frames[index].at - goal)) for goal in goals]
+        edges = pairwise([0, *nearest, len(self.frames) - 1])
+        parts = (Span(self.history, self.frames[a : b + 1], self.subject) for a, b in edges)
+        return [part for part in parts if part.seconds]
+
+    def still_since(self, counters: Sequence[Selector]) -> int | None:
+        """The first frame from which on no counter moved; None where the last one has none of them."""
+        last = self.frames[-1] if len(self.frames) >= 2 else None
+        values = [(one, self.total(last, one)) for one in counters if self.columns(last, one)] if last else []
+        if not values:
+            return None
+
+        def is_still(frame: Frame) -> bool:
+            return not any(self._moved(frame, one, value) for one, value in values)
+
+        if self.subject[1:] != WHOLE_TARGET:
+            # Counters only grow within a life: frames that lack the last movement all come before those that have it.
+            return bisect_left(self.frames, True, key=is_still)
+        # The sum over engines falls when one of them restarts, while the others work on.
+        since = len(self.frames) - 1
+        while since > 0 and is_still(self.frames[since - 1]):
+            since -= 1
+        return since
+
+    def _moved(self, frame: Frame, selector: Selector, value: float) -> bool:
+        # A series that was not there yet has moved by appearing; an unknown value is no sign of movement.
+        return (value != 0 and not self.columns(frame, selector)) or self.total(frame, selector) < value
 
 
 def now_span(history: History, subject: Subject) -> Span | None:

@@ -4,10 +4,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from watchdog.facts.declared import DECLARED
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule import RemedyRule, Rule
 from watchdog.rule.rule_set import RuleSet, load
-from watchdog.signals.catalogue import CATALOGUE, Signal, formula, signal_names
+from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, Signal, signal_names
+from watchdog.signals.promql import NOW, NoPromQL
 
 _SEVERITY = {
     "critical": "Users are failed now: page somebody.",
@@ -40,34 +42,52 @@ def causes_document(rules: RuleSet) -> str:
 
 
 def signals_document() -> str:
-    """The page of all signals."""
+    """The page of all signals, those that are facts last."""
     lines = [
         "# Signals",
         "",
         "Made from the catalogue by `make docs`; a test keeps it in step.",
-        "Each is computed for one engine of one model over the last 30 s. The same name with `_baseline` at its end is",
-        "the same figure over the ten minutes before, which stand still while something is wrong. A signal is unknown,",
-        "never zero, where its metric is missing, its window too short, or too little was observed.",
-        "The PromQL means the same where the figure is on the page; `vllm_watchdog_fact_*` stands for what is not.",
+        "Each is computed for one engine of one model over the last 30 s. A signal is unknown, never zero, where its",
+        "metric is missing, its window too short, or too little was observed. A quantile beyond the last bucket of its",
+        "histogram is a bound (`>= 20000`), and so is what is computed from it.",
+        "",
+        *_comparison_lines(),
+        "",
+        "The PromQL means the same, for a server that was up and scraped all the while: a test asks a real Prometheus",
+        "over recordings of several versions. It agrees within 2 %, ages within one scrape interval, shares of time",
+        "within what one scrape weighs in the window. It sums by `instance`, `model_name` and `engine`; where several",
+        "jobs scrape one target, add `job`. Where nothing in PromQL means the same, the page says why.",
         "",
     ]
-    for name in sorted(CATALOGUE):
-        lines += _signal_lines(CATALOGUE[name])
-    return "\n".join(lines)
+    declared = [signal for name, signal in sorted(CATALOGUE.items()) if name not in DECLARED]
+    for signal in declared:
+        lines += _signal_lines(signal)
+    lines += [
+        "## Facts",
+        "",
+        "What is known beside the counters of the page; clauses name it like any signal. No series shows it.",
+        "",
+        "| fact | unit | what it says |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{one.name}` | {one.unit} | {one.description} |" for _, one in sorted(DECLARED.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _comparison_lines() -> Iterator[str]:
+    for one in COMPARISONS.values():
+        yield f"With `_{one.name}` behind its name a signal is computed over {one.description}."
+        if one.stretch is not None:
+            yield f"In PromQL that is `{one.stretch.behind('window')}` behind each selector."
 
 
 def _signal_lines(signal: Signal) -> list[str]:
-    node = formula(signal.name)
-    return [
-        f"## {signal.name}",
-        "",
-        f"{signal.description} Unit: {signal.unit}.",
-        "",
-        "```promql",
-        node.promql("30s"),
-        "```",
-        "",
-    ]
+    match signal.formula.promql:
+        case NoPromQL(reason=reason):
+            text = [f"No PromQL: {reason}."]
+        case query:
+            text = ["```promql", query(NOW), "```"]
+    return [f"## {signal.name}", "", f"{signal.description} Unit: {signal.unit}.", "", *text, ""]
 
 
 def _cause_lines(rule: Rule, rules: RuleSet) -> Iterator[str]:
