@@ -37,7 +37,7 @@ from watchdog.signals.functions import (
     lasting_rate,
     lowest,
     mean,
-    mean_of,
+    mean_over_time,
     mean_while,
     names_in_window,
     newest,
@@ -100,7 +100,7 @@ def ttft(counts: list[dict[float, float]], totals: list[float]) -> dict[float, s
 
 def test_gauges_fold_over_the_window() -> None:
     pages = gauges([9, 1, 2, 3, 4, 5, 6, 7])
-    assert value(mean_of(RUNNING), pages) == 4
+    assert value(mean_over_time(RUNNING), pages) == 4
     assert value(highest(RUNNING), pages) == 7
     assert value(lowest(RUNNING), pages) == 1
     assert value(lowest(RUNNING, "recent"), pages) == 4
@@ -108,7 +108,7 @@ def test_gauges_fold_over_the_window() -> None:
 
 def test_the_newest_value_is_known_from_the_first_page_on() -> None:
     assert value(newest(RUNNING), gauges([3])) == 3
-    assert value(mean_of(RUNNING), gauges([3])) is None
+    assert value(mean_over_time(RUNNING), gauges([3])) is None
 
 
 def test_the_mean_while_others_wait_leaves_out_the_rest() -> None:
@@ -401,7 +401,7 @@ def test_of_several_counters_those_that_are_known_are_summed() -> None:
 
 
 def test_a_formula_says_which_samples_it_reads() -> None:
-    one, other = mean_of(RUNNING), increase(TOKENS)
+    one, other = mean_over_time(RUNNING), increase(TOKENS)
     assert (one + other).reads == {RUNNING.metric, TOKENS.metric}
     assert first(one, other).reads == {RUNNING.metric}
     assert increase_of_any(RUNNING, TOKENS).reads == {RUNNING.metric}
@@ -421,7 +421,7 @@ def test_a_formula_says_which_samples_it_reads() -> None:
 def test_before_enough_was_seen_every_formula_is_unknown() -> None:
     empty = View()
     formulas: tuple[Formula, ...] = (
-        mean_of(RUNNING),
+        mean_over_time(RUNNING),
         highest(RUNNING),
         lowest(RUNNING),
         newest(RUNNING),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from watchdog.history.number import calculation
+from watchdog.history.number import Calculation, calculation
 from watchdog.model import LatencyShare, Lookup, Readings, Subject
 
 # Reading -> (signal, what it says). The key carries its unit and becomes a metric's name.
@@ -50,14 +50,15 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 LIMITS = ("none", "sequences", "token_budget", "kv_pool", "deferred", "stalled", "compute", "unknown")
 STALLED_SECONDS = 20.0
+_PRODUCT, _QUOTIENT = calculation("*"), calculation("/")
 
 
 def read(subject: Subject, lookup: Lookup) -> Readings:
     """The readings of one engine from its signals; what is unknown is None."""
     values = {name: lookup(signal) if signal else None for name, (signal, _) in READINGS.items()}
-    values["kv_used_tokens"] = _calculated("*", values["kv_usage_ratio"], values["kv_pool_tokens"])
-    values["decode_ceiling_ratio"] = _calculated(
-        "/", values["single_stream_tokens_per_second"], values["decode_ceiling_tokens_per_second"]
+    values["kv_used_tokens"] = _both(_PRODUCT, values["kv_usage_ratio"], values["kv_pool_tokens"])
+    values["decode_ceiling_ratio"] = _both(
+        _QUOTIENT, values["single_stream_tokens_per_second"], values["decode_ceiling_tokens_per_second"]
     )
     limit, share = binding_limit(lookup)
     return Readings(subject, values, limit, share, latency_budget(lookup))
@@ -118,5 +119,5 @@ def _limits(lookup: Lookup) -> Iterator[str]:
         yield "sequences"
 
 
-def _calculated(sign: str, left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else calculation(sign)(left, right)
+def _both(calculate: Calculation, left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else calculate(left, right)

@@ -5,7 +5,7 @@ number is a plain float (exact) or a `Bound`; None is unknown, as is every resul
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
 from typing import ClassVar
 
@@ -73,7 +73,10 @@ _OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
-def calculation(sign: str) -> Callable[[float, float], float | None]:
+Calculation = Callable[[float, float], float | None]
+
+
+def calculation(sign: str) -> Calculation:
     """`+`, `-`, `*` or `/` of two known numbers; None for a division by zero and for what is not finite.
 
     A bound stays one where the result can only lie on one side of it: `AtLeast(4) * 2` is at least 8,
@@ -135,8 +138,10 @@ def negated(value: float) -> float:
     return -value
 
 
-def least(values: Iterable[float]) -> float | None:
+def least(values: Sequence[float]) -> float | None:
     """The least of known numbers, one at least; of two limits to it the lower one is given."""
+    if not any(isinstance(value, Bound) for value in values):
+        return min(values)
     lows, highs = zip(*map(ends, values), strict=True)
     low, high = min(lows), min(highs)
     if low == high or isfinite(low):
@@ -144,8 +149,10 @@ def least(values: Iterable[float]) -> float | None:
     return AtMost(high) if isfinite(high) else None
 
 
-def greatest(values: Iterable[float]) -> float | None:
+def greatest(values: Sequence[float]) -> float | None:
     """The greatest of known numbers, one at least; of two limits to it the upper one is given."""
+    if not any(isinstance(value, Bound) for value in values):
+        return max(values)
     lows, highs = zip(*map(ends, values), strict=True)
     low, high = max(lows), max(highs)
     if low == high or isfinite(high):

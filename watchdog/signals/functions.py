@@ -159,7 +159,7 @@ def _in_window(selector: Selector, fold: Callable[[list[float]], float], fewest:
     return value
 
 
-def mean_of(selector: Selector) -> Formula:
+def mean_over_time(selector: Selector) -> Formula:
     """The mean of a gauge over the window's pages."""
     value = _in_window(selector, lambda values: sum(values) / len(values))
     return Formula(value, _samples(selector), summed(selector, "avg_over_time", "window"))

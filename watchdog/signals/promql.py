@@ -78,13 +78,10 @@ def increase_from_birth(selector: Selector) -> Query:
     """The increase of the selected series, in which one that appeared within the window counts from zero."""
 
     def text(stretch: Stretch) -> str:
-        behind, now, before = (
-            stretch.behind("window"),
-            stretch.behind(),
-            _offset(stretch.ago + stretch.window),
-        )
+        window, now = stretch.behind("window"), stretch.behind()
+        before = _offset(stretch.ago + stretch.window)
         return " or ".join(
-            f"sum by ({owner_of(selector)}) ({name}{now} unless {name}{before} or increase({name}{behind}))"
+            f"sum by ({owner_of(selector)}) ({name}{now} unless {name}{before} or increase({name}{window}))"
             for name in _named(selector)
         )
 
@@ -126,7 +123,7 @@ def sum_of_any(selectors: Sequence[Selector]) -> Query:
 
 def since_moved(selectors: Sequence[Selector], of_server: bool = False) -> Query:
     """The seconds since the sum of counters last grew; the whole length of the life where it did not within it."""
-    names = "|".join(one.metric for one in selectors)
+    names = "|".join(name for one in selectors for name in _named(one))
     owner = _SERVER if of_server else _ENGINE
 
     def total(seconds_ago: int) -> str:
