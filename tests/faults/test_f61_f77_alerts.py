@@ -23,6 +23,7 @@ from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
 from watchdog.rule.rule import evaluate
 from watchdog.rule.rule_set import load
 from watchdog.settings.model import AlertmanagerSettings
+from watchdog.state.database import SCHEMA_VERSION
 from watchdog.state.store import FILE_NAME, Store
 
 FORK = multiprocessing.get_context("forkserver")
@@ -205,7 +206,7 @@ def test_f63_a_file_that_cannot_be_used_never_stops_the_start(fault: str, kept: 
 def spoil(path: Path, fault: str) -> None:
     whole = path.read_bytes()
     if fault == "newer":
-        path.write_bytes(whole[:60] + (2).to_bytes(4) + whole[64:])
+        path.write_bytes(whole[:60] + (SCHEMA_VERSION + 1).to_bytes(4) + whole[64:])
     elif fault == "foreign":
         path.write_bytes(whole[:68] + b"else" + whole[72:])
     elif fault == "truncated":

@@ -337,6 +337,37 @@ def test_a_foreign_or_newer_database_is_set_aside_unharmed(
         assert foreign.execute("SELECT x FROM theirs").fetchall() == [(1,)]
 
 
+def turned_into_version_1(path: Path, *more: str) -> None:
+    """Version 1 differs in the name of one table."""
+    with closing(sqlite3.connect(path)) as older:
+        older.executescript(
+            ";".join(["ALTER TABLE moments RENAME TO facts", "PRAGMA user_version = 1", *more])
+        )
+
+
+def test_a_database_of_an_older_schema_is_upgraded_with_all_that_it_holds(store: Store, path: Path) -> None:
+    store.record(began())
+    store.checkpoint([incident()], WALL + 5, 5)
+    store.close()
+    turned_into_version_1(path)
+    restored = reopened(path, WALL + 15)
+    assert (restored.incidents, restored.last_seen) == ((incident(),), WALL + 5)
+    with closing(sqlite3.connect(path)) as upgraded:
+        assert upgraded.execute("PRAGMA user_version").fetchone() == (database.SCHEMA_VERSION,)
+    assert reopened(path, WALL + 20).incidents == (incident(),)
+
+
+def test_an_older_database_with_tables_of_others_is_set_aside_as_it_was(store: Store, path: Path) -> None:
+    store.close()
+    turned_into_version_1(path, "CREATE TABLE theirs (x)")
+    with closing(Store(path)) as again:
+        again.open(WALL)
+        aside = again.health.set_aside
+    assert aside is not None
+    with closing(sqlite3.connect(aside)) as older:
+        assert older.execute("PRAGMA user_version").fetchone() == (1,)
+
+
 def test_files_set_aside_do_not_pile_up(path: Path) -> None:
     path.parent.mkdir()
     for _ in range(8):

@@ -16,7 +16,7 @@ from typing import TypeVar
 _log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x766C6C6D  # "vllm"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SET_ASIDE_KEPT = 5
 # A predecessor that is still saying its last words gets this long to let go of the file.
 _LOCK_SECONDS = 6.0
@@ -26,7 +26,7 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 _UNTRUSTED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 _SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value REAL NOT NULL);
+CREATE TABLE moments (name TEXT PRIMARY KEY, value REAL NOT NULL);
 CREATE TABLE incidents (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, rule TEXT NOT NULL, target TEXT NOT NULL, state TEXT NOT NULL,
     changed_at REAL NOT NULL, resolved_at REAL, pending_seconds REAL NOT NULL, seen_at REAL NOT NULL,
@@ -47,7 +47,10 @@ CREATE TABLE ledger (
 
 _OUR_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
-_TABLES = frozenset({"facts", "incidents", "transitions", "ledger"})
+_TABLES = frozenset({"moments", "incidents", "transitions", "ledger"})
+_OLDER_TABLES = {1: frozenset({"facts", "incidents", "transitions", "ledger"})}
+# What makes the next version of a schema out of each older one.
+_UPGRADES = {1: ("ALTER TABLE facts RENAME TO moments",)}
 
 Answer = TypeVar("Answer")
 
@@ -266,14 +269,23 @@ def _check(connection: sqlite3.Connection) -> None:
         return
     if application_id != APPLICATION_ID:
         raise Untrusted("it is a database of some other program")
-    if version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION and version not in _UPGRADES:
         raise Untrusted(f"its schema is version {version}, and this program knows version {SCHEMA_VERSION}")
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables != _TABLES:
+    if tables != _OLDER_TABLES.get(version, _TABLES):
         raise Untrusted("its tables are not those of its schema")
     faults = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
     if faults != ["ok"]:
         raise Untrusted("integrity check: " + "; ".join(faults))
+    if version < SCHEMA_VERSION:
+        _transact(connection, lambda older: _upgrade(older, version))
+
+
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+    for step in range(version, SCHEMA_VERSION):
+        for statement in _UPGRADES[step]:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -286,7 +298,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 def _touch(connection: sqlite3.Connection) -> None:
     """Shows whether it can be written."""
-    connection.execute("INSERT OR REPLACE INTO facts VALUES ('opened', strftime('%s'))")
+    connection.execute("INSERT OR REPLACE INTO moments VALUES ('opened', strftime('%s'))")
 
 
 def _transact(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
@@ -308,7 +320,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, most_ended: in
         f"SELECT id FROM incidents WHERE state <> 'resolved' UNION SELECT id FROM ({ended}{most_ended:d})"  # noqa: S608
     )
     for table, condition in (
-        ("facts", ""),
+        ("moments", ""),
         ("incidents", f"WHERE id IN ({chosen})"),
         ("transitions", f"WHERE incident IN ({chosen})"),
         ("ledger", ""),

@@ -132,7 +132,7 @@ class Store:
             writes = [(each, self._watch(each, moment)) for each in present]
 
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO facts VALUES ('last_seen', ?)", (wall,))
+            connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (wall,))
             for incident, watched in writes:
                 if incident.state is State.PENDING or moment - watched.written_at >= _FIRING_REWRITE_SECONDS:
                     _refresh(connection, incident, watched.pending_seconds, wall)
@@ -325,7 +325,7 @@ def _drop_pending(connection: sqlite3.Connection, targets: Collection[str], pres
 
 
 def _restore(connection: sqlite3.Connection, wall: float) -> Restored:
-    seen = connection.execute("SELECT value FROM facts WHERE name = 'last_seen'").fetchone()
+    seen = connection.execute("SELECT value FROM moments WHERE name = 'last_seen'").fetchone()
     last_seen: float | None = seen[0] if seen else None
     if last_seen is not None and wall - last_seen > LONGEST_ABSENCE_SECONDS:
         _end_all(connection, last_seen)
