@@ -28,7 +28,7 @@ from watchdog.model import (
     Target,
     Transition,
     Verdict,
-    VllmFacts,
+    VllmIdentity,
 )
 from watchdog.notify.receiver import AlertReceiver, Received
 from watchdog.report.metrics import Figures, registry
@@ -170,7 +170,9 @@ def snapshot(target: str = "chat", **changes: Any) -> Snapshot:
         scrapes=80,
         failures={Reason.TIMEOUT: 2},
         last_success_wall=NOW - 3,
-        vllm=VllmFacts("0.24.0", None, "V1", ("meta/llama-8b",), {"block_size": "16", "cache_dtype": "auto"}),
+        vllm=VllmIdentity(
+            "0.24.0", None, "V1", ("meta/llama-8b",), {"block_size": "16", "cache_dtype": "auto"}
+        ),
         incidents=(symptom, lead),
         lead=lead.key,
         readings=(readings(target),),
@@ -197,7 +199,7 @@ def healthy(target: str = "embed") -> Snapshot:
         lead=None,
         blind=(),
         hints=(),
-        vllm=VllmFacts("0.24.0"),
+        vllm=VllmIdentity("0.24.0"),
         readings=(idle,),
     )
 
@@ -231,7 +233,7 @@ def down(target: str = "batch") -> Snapshot:
         lead=lead.key,
         readings=(),
         blind=(),
-        vllm=VllmFacts(),
+        vllm=VllmIdentity(),
         last_success_wall=NOW - 95,
         failures={Reason.REFUSED: 3},
         hints=(),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from watchdog.history.history import History
 from watchdog.history.names import wanted
-from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.model import Failure, Reason, Scrape, ServerInfo
 from watchdog.scrape.exposition import SeriesCache, parse
 
 LABELS = 'model_name="m",engine="0"'
@@ -30,9 +30,11 @@ def page(labels: str = LABELS, **values: float) -> str:
     return "".join(line(name, value, labels) for name, value in values.items())
 
 
-def scrape(at: float, text: str, wall: float | None = None, facts: Facts | None = None) -> Scrape:
+def scrape(at: float, text: str, wall: float | None = None, server_info: ServerInfo | None = None) -> Scrape:
     """A scrape that answered 200 with this text."""
-    return Scrape(at, at if wall is None else wall, 0.01, 200, text.encode(), None, facts or Facts())
+    return Scrape(
+        at, at if wall is None else wall, 0.01, 200, text.encode(), None, server_info or ServerInfo()
+    )
 
 
 def failed(at: float, reason: Reason = Reason.REFUSED, status: int = 0) -> Scrape:

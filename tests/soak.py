@@ -118,7 +118,7 @@ class House:
     def fetch(self, at: float, wall: float) -> None:
         """A request over a real connection."""
         self._fetcher.fetch(at, wall)
-        self._fetcher.facts()
+        self._fetcher.server_info()
 
 
 def pages() -> list[list[Scrape]]:
@@ -133,7 +133,7 @@ def pages() -> list[list[Scrape]]:
 def renamed(scrape: Scrape, life: int, at: float, wall: float) -> Scrape:
     """The page of another model: every series is one that was never seen before."""
     body = re.sub(rb'model_name="[^"]*"', f'model_name="model-{life}"'.encode(), scrape.body)
-    return Scrape(at, wall, scrape.took_seconds, scrape.status, body, scrape.failure, scrape.facts)
+    return Scrape(at, wall, scrape.took_seconds, scrape.status, body, scrape.failure, scrape.server_info)
 
 
 def sample(cycle: int) -> Sample:

@@ -19,12 +19,12 @@ from watchdog.diagnosis.readings import LIMITS
 from watchdog.diagnosis.target import Monitor
 from watchdog.model import (
     Expectations,
-    Facts,
     Failure,
     ModelShape,
     Objectives,
     Reason,
     Scrape,
+    ServerInfo,
     Severity,
     Snapshot,
     State,
@@ -141,9 +141,9 @@ def feed(house: House, steps: Sequence[Step]) -> Snapshot:
         wall = WALL + at + shift
         body = step.page.body if step.page else b""
         failure = None if step.page else Failure(Reason.TIMEOUT, "no page within 4 s")
-        facts = Facts("0.24.0", 8192, ("m",)) if index % 3 == 1 else Facts()
+        server_info = ServerInfo("0.24.0", 8192, ("m",)) if index % 3 == 1 else ServerInfo()
         status = 200 if failure is None else 0
-        snapshot = monitor.observe(Scrape(at, wall, 0.01, status, body, failure, facts))
+        snapshot = monitor.observe(Scrape(at, wall, 0.01, status, body, failure, server_info))
     check_snapshot(snapshot, house.service.rules)
     return snapshot
 

@@ -138,7 +138,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerInfo:
     """What a server said beside its metrics page (`/version`, `/v1/models`); None where it did not answer."""
 
     version: str | None = None
@@ -159,7 +159,7 @@ class Scrape:
     status: int
     body: bytes
     failure: Failure | None = None
-    facts: Facts = Facts()
+    server_info: ServerInfo = ServerInfo()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,7 +327,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True)
-class VllmFacts:
+class VllmIdentity:
     """What is known of the server's vLLM: `version` as told, else `bracket` from its metrics page."""
 
     version: str | None = None
@@ -352,7 +352,7 @@ class Snapshot:
     scrapes: int
     failures: Mapping[Reason, int]
     last_success_wall: float | None
-    vllm: VllmFacts
+    vllm: VllmIdentity
     incidents: tuple[Incident, ...]
     lead: Key | None
     readings: tuple[Readings, ...]

@@ -288,7 +288,10 @@ def test_what_is_recorded_is_what_was_served(tmp_path: Path, capsys: pytest.Capt
     recorded = list(again)
     assert 2 <= len(recorded) <= 5  # a busy machine may skip one, never add one
     assert {scrape.body for scrape in recorded} <= {scrape.body for scrape in pages}
-    assert (recording.interval_seconds, recorded[0].facts.version) == (0.1, pages[0].facts.version)
+    assert (recording.interval_seconds, recorded[0].server_info.version) == (
+        0.1,
+        pages[0].server_info.version,
+    )
     # A late scrape does not delay those after it, so single gaps may be short.
     assert all(after.at > before.at for before, after in pairwise(recorded))
     assert recorded[-1].at - recorded[0].at > 0.09 * (len(recorded) - 1) - 0.1

@@ -85,7 +85,7 @@ def samples(recordings: Mapping[str, Path]) -> Iterator[str]:
 
 
 def _moved(scrape: Scrape, at: float) -> Scrape:
-    return Scrape(at, at, scrape.took_seconds, scrape.status, scrape.body, scrape.failure, scrape.facts)
+    return Scrape(at, at, scrape.took_seconds, scrape.status, scrape.body, scrape.failure, scrape.server_info)
 
 
 def _stamped(page: str, labels: Mapping[str, str], at: float) -> Iterator[str]:

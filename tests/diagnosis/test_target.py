@@ -13,11 +13,11 @@ from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.target import LEAST_SECONDS_TO_JUDGE, Monitor
 from watchdog.history.layout import MOST_ENGINES, MOST_NAME_CHARACTERS
 from watchdog.model import (
-    Facts,
     Failure,
     Key,
     Reason,
     Scrape,
+    ServerInfo,
     Snapshot,
     State,
     Subject,
@@ -156,15 +156,15 @@ def test_the_limits_of_a_page_are_the_settings(tmp_path: Path) -> None:
 
 def test_facts_are_kept_until_newer_ones_are_told(tmp_path: Path) -> None:
     one = of(rules(tmp_path))
-    first = Facts("0.23.0", 4096, ("a",))
-    assert one.observe(scrape(0.0, text(0), facts=first)).vllm.version == "0.23.0"
+    first = ServerInfo("0.23.0", 4096, ("a",))
+    assert one.observe(scrape(0.0, text(0), server_info=first)).vllm.version == "0.23.0"
     assert one.observe(scrape(5.0, text(5))).vllm.version == "0.23.0"
     assert one.observe(failed(10.0)).vllm.version == "0.23.0"
-    snapshot = one.observe(scrape(15.0, text(15), facts=Facts(version="0.24.0")))
+    snapshot = one.observe(scrape(15.0, text(15), server_info=ServerInfo(version="0.24.0")))
     assert snapshot.vllm.version == "0.24.0"
     assert snapshot.vllm.models == ("m",)
     bare = of(rules(tmp_path))
-    bare.observe(scrape(0.0, "process_open_fds 3\n", facts=first))
+    bare.observe(scrape(0.0, "process_open_fds 3\n", server_info=first))
     assert bare.observe(scrape(5.0, "process_open_fds 3\n")).vllm.models == ("a",)
 
 
@@ -183,7 +183,7 @@ def test_a_cause_may_quote_the_failure_the_last_words_the_blind_rules_and_the_ve
     cause = "{failure} | {last_words} | {version} | {blind}"
     made = rules(tmp_path, when="vllm_seen >= 0", scope="target", cause=cause)
     one = of(made)
-    first = one.observe(scrape(0.0, text(100), facts=Facts(version="0.24.0")))
+    first = one.observe(scrape(0.0, text(100), server_info=ServerInfo(version="0.24.0")))
     assert first.incidents[0].cause == "none | nothing | 0.24.0 | none; 0 series are missing"
     down = one.observe(replace(failed(5.0), failure=Failure(Reason.TIMEOUT, "no page within 4 s")))
     assert down.incidents[0].cause.startswith("timeout: no page within 4 s | nothing | 0.24.0")

@@ -14,10 +14,10 @@ from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import Fact, Known
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
-from watchdog.facts.server import ServerFacts
+from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import Reset
-from watchdog.model import Expectations, Facts, ModelShape, Objectives, Reason, Subject
+from watchdog.model import Expectations, ModelShape, Objectives, Reason, ServerInfo, Subject
 from watchdog.signals.catalogue import CATALOGUE, SIGNALS, lookup_of
 from watchdog.signals.functions import View
 
@@ -30,9 +30,9 @@ def of_a_server() -> Iterator[Known]:
         shape=ModelShape(weight_bytes=15_000_000_000),
         vllm_args={"--max-num-seqs": "64", "--max-num-batched-tokens": "8k"},
     )
-    one = ServerFacts(told)
-    one.learn(layout(), Facts(max_model_len=4096), False)
-    one.learn(layout(num_gpu_blocks="900"), Facts(max_model_len=4096), True)
+    one = KnownServer(told)
+    one.learn(layout(), ServerInfo(max_model_len=4096), False)
+    one.learn(layout(num_gpu_blocks="900"), ServerInfo(max_model_len=4096), True)
     yield from one.facts("m", "0")
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.pages import history_of, line, page
 from watchdog.facts.fact import by_name
-from watchdog.facts.server import ServerFacts
+from watchdog.facts.server import KnownServer
 from watchdog.history.layout import MOST_ENGINES, Layout
-from watchdog.model import NO_LABELS, Expectations, Facts, ModelShape, Objectives
+from watchdog.model import NO_LABELS, Expectations, ModelShape, Objectives, ServerInfo
 
 CONFIG = {
     "block_size": "16",
@@ -30,23 +30,23 @@ def layout(*engines: str, **config: str) -> Layout:
 
 def server(
     expectations: Expectations | None = None,
-    facts: Facts | None = None,
+    info: ServerInfo | None = None,
     config: Mapping[str, str] = NO_LABELS,
-) -> ServerFacts:
-    one = ServerFacts(expectations or Expectations())
-    one.learn(layout(**config), facts or Facts(), False)
+) -> KnownServer:
+    one = KnownServer(expectations or Expectations())
+    one.learn(layout(**config), info or ServerInfo(), False)
     return one
 
 
-def numbers(one: ServerFacts, engine: str = "0") -> dict[str, float]:
+def numbers(one: KnownServer, engine: str = "0") -> dict[str, float]:
     return by_name(one.facts("m", engine))
 
 
 def test_before_the_first_page_nothing_is_known() -> None:
-    one = ServerFacts(Expectations())
+    one = KnownServer(Expectations())
     assert numbers(one) == {}
     assert one.version_text() == "unknown"
-    assert one.vllm(Facts()).models == ()
+    assert one.vllm(ServerInfo()).models == ()
     assert one.context("m", "0").config == {}
 
 
@@ -56,8 +56,8 @@ def test_the_pool_is_read_from_the_configuration() -> None:
 
 
 def test_engines_share_the_blocks_of_one_page() -> None:
-    one = ServerFacts(Expectations())
-    one.learn(layout("0", "1", "2", "3"), Facts(), False)
+    one = KnownServer(Expectations())
+    one.learn(layout("0", "1", "2", "3"), ServerInfo(), False)
     assert numbers(one, "2")["pool_tokens"] == 4_000
 
 
@@ -126,33 +126,33 @@ def test_a_launch_value_that_is_no_number_is_no_fact(text: str) -> None:
 def test_the_context_is_as_served_else_as_launched(
     served: int | None, told: str, known: float | None
 ) -> None:
-    one = server(Expectations(vllm_args={"--max-model-len": told}), Facts(max_model_len=served))
+    one = server(Expectations(vllm_args={"--max-model-len": told}), ServerInfo(max_model_len=served))
     assert numbers(one).get("max_model_len") == known
     assert one.context("m", "0").max_model_len == known
 
 
 def test_a_pool_that_shrank_over_a_restart_is_remembered_while_it_is_sized_alike() -> None:
     one = server()
-    one.learn(layout(num_gpu_blocks="900"), Facts(), True)
+    one.learn(layout(num_gpu_blocks="900"), ServerInfo(), True)
     assert numbers(one) == {
         "pool_tokens": 14_400,
         "fp8_pool_tokens": 28_800,
         "pool_tokens_before_restart": 16_000,
     }
-    one.learn(layout(num_gpu_blocks="900", gpu_memory_utilization="0.8"), Facts(), False)
+    one.learn(layout(num_gpu_blocks="900", gpu_memory_utilization="0.8"), ServerInfo(), False)
     assert "pool_tokens_before_restart" not in numbers(one)
-    one.learn(layout(num_gpu_blocks="800"), Facts(), True)
+    one.learn(layout(num_gpu_blocks="800"), ServerInfo(), True)
     assert "pool_tokens_before_restart" not in numbers(one)  # the one before was sized otherwise
-    one.learn(layout(num_gpu_blocks="700"), Facts(), True)
+    one.learn(layout(num_gpu_blocks="700"), ServerInfo(), True)
     assert numbers(one)["pool_tokens_before_restart"] == 12_800
 
 
 def test_pools_of_engines_that_never_come_back_are_forgotten() -> None:
-    one = ServerFacts(Expectations())
+    one = KnownServer(Expectations())
     for number in range(3 * MOST_ENGINES):
-        one.learn(layout(f"e{number}"), Facts(), number > 0)
+        one.learn(layout(f"e{number}"), ServerInfo(), number > 0)
     assert len(one._before) <= MOST_ENGINES
-    one.learn(layout(f"e{3 * MOST_ENGINES - 1}", num_gpu_blocks="10"), Facts(), True)
+    one.learn(layout(f"e{3 * MOST_ENGINES - 1}", num_gpu_blocks="10"), ServerInfo(), True)
     assert numbers(one, f"e{3 * MOST_ENGINES - 1}")["pool_tokens_before_restart"] == 16_000
 
 
@@ -160,8 +160,8 @@ def test_only_so_many_configurations_are_read() -> None:
     text = page(num_requests_running=1.0)
     for number in range(3 * MOST_ENGINES):
         text += line("cache_config_info", 1.0, f'engine="e{number}",block_size="16",num_gpu_blocks="10"')
-    one = ServerFacts(Expectations())
-    one.learn(history_of([(0.0, text)]).frames[-1].layout, Facts(), False)
+    one = KnownServer(Expectations())
+    one.learn(history_of([(0.0, text)]).frames[-1].layout, ServerInfo(), False)
     assert len(one._configs) == MOST_ENGINES
 
 
@@ -173,28 +173,28 @@ def test_an_engine_without_a_configuration_of_its_own_has_that_of_the_page() -> 
 
 def test_what_is_learned_later_counts_at_once() -> None:
     shape = layout()
-    one = ServerFacts(Expectations())
-    one.learn(shape, Facts(), False)
-    assert one.vllm(Facts()).models == ("m",)
+    one = KnownServer(Expectations())
+    one.learn(shape, ServerInfo(), False)
+    assert one.vllm(ServerInfo()).models == ("m",)
     assert one.context("m", "0").version is None
     before = one.version_text()
     assert before != "0.24.0"
-    one.learn(shape, Facts(version="0.24.0", max_model_len=512), False)
+    one.learn(shape, ServerInfo(version="0.24.0", max_model_len=512), False)
     assert one.version_text() == "0.24.0"
     assert str(one.context("m", "0").version) == "0.24.0"
     assert numbers(one)["max_model_len"] == 512
 
 
 def test_what_is_shown_of_vllm() -> None:
-    one = server(facts=Facts(version="0.24.0"))
-    shown = one.vllm(Facts(version="0.24.0", models=("served",)))
+    one = server(info=ServerInfo(version="0.24.0"))
+    shown = one.vllm(ServerInfo(version="0.24.0", models=("served",)))
     assert shown.version == "0.24.0"
     assert shown.engine == "v1"
     assert shown.models == ("m",)
     assert shown.config["block_size"] == "16"
     assert shown.bracket is not None
-    bare = ServerFacts(Expectations())
-    bare.learn(history_of([(0.0, "process_open_fds 3\n")]).frames[-1].layout, Facts(), False)
-    assert bare.vllm(Facts(models=("served",))).models == ("served",)
-    assert bare.vllm(Facts()).bracket is None
-    assert bare.vllm(Facts()).config == NO_LABELS
+    bare = KnownServer(Expectations())
+    bare.learn(history_of([(0.0, "process_open_fds 3\n")]).frames[-1].layout, ServerInfo(), False)
+    assert bare.vllm(ServerInfo(models=("served",))).models == ("served",)
+    assert bare.vllm(ServerInfo()).bracket is None
+    assert bare.vllm(ServerInfo()).config == NO_LABELS

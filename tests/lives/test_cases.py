@@ -12,7 +12,7 @@ from tests.watching import firing, lead, watch
 from watchdog.history.history import History
 from watchdog.history.names import wanted
 from watchdog.history.span import life_span
-from watchdog.model import Facts, Lookup, Snapshot, Subject, Verdict
+from watchdog.model import Lookup, ServerInfo, Snapshot, Subject, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.signals.catalogue import lookup_of
 from watchdog.signals.functions import View
@@ -22,8 +22,8 @@ def case(number: int) -> str:
     return (CASES / f"{number}.prom").read_text(encoding="utf-8")
 
 
-def unchanged(text: str, seconds: int, facts: Facts | None = None) -> list[Snapshot]:
-    return watch(scrape(float(at), text, facts=facts) for at in range(0, seconds + 1, 5))
+def unchanged(text: str, seconds: int, server_info: ServerInfo | None = None) -> list[Snapshot]:
+    return watch(scrape(float(at), text, server_info=server_info) for at in range(0, seconds + 1, 5))
 
 
 def moving(text: str, seconds: int, moves: dict[str, Callable[[float, float], float]]) -> list[Snapshot]:
@@ -55,7 +55,7 @@ def test_every_case_is_read_without_a_failure(file: Path) -> None:
 
 
 def test_5_a_request_larger_than_the_pool_can_never_be_admitted() -> None:
-    last = unchanged(case(5), 120, Facts(max_model_len=262144))[-1]
+    last = unchanged(case(5), 120, ServerInfo(max_model_len=262144))[-1]
     assert lead(last) == "request-larger-than-kv-pool"
     assert "kv-pool-exhausted" not in firing(last)
     assert last.lead_incident is not None

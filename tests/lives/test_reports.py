@@ -10,7 +10,7 @@ import pytest
 
 from tests.pages import histogram, page, scrape
 from tests.watching import firing, lead, watch
-from watchdog.model import Facts, Incident, Snapshot, Verdict
+from watchdog.model import Incident, ServerInfo, Snapshot, Verdict
 
 Moves = Mapping[str, float | Callable[[float], float]]
 LABELS = 'model_name="m",engine="0"'
@@ -38,10 +38,10 @@ def page_at(at: float, moves: Moves, labels: str = LABELS, config: str = CONFIG)
     return page(labels, **values) + config
 
 
-def over(seconds: int, moves: Moves, facts: Facts | None = None, config: str = CONFIG) -> Snapshot:
+def over(seconds: int, moves: Moves, server_info: ServerInfo | None = None, config: str = CONFIG) -> Snapshot:
     """What is said at the end of this time of such pages, one every five seconds."""
     return watch(
-        scrape(float(at), page_at(at, {**CALM, **moves}, config=config), facts=facts)
+        scrape(float(at), page_at(at, {**CALM, **moves}, config=config), server_info=server_info)
         for at in range(0, seconds + 1, 5)
     )[-1]
 
@@ -75,7 +75,7 @@ def test_one_long_generation_holds_most_of_the_pool() -> None:
             "iteration_tokens_total_count": lambda at: 5.4 * at,
             "time_to_first_token_seconds_count": 40,
         },
-        Facts(max_model_len=60_000),
+        ServerInfo(max_model_len=60_000),
     )
     assert lead(last) == "kv-full-decode-bound"
     assert "--max-num-seqs" not in flags(incident(last, "kv-full-decode-bound"))
@@ -125,7 +125,7 @@ def test_a_block_that_no_request_can_fill() -> None:
     """vLLM issue 48401: a hybrid model with blocks of 8,320 tokens and --max-model-len 4096."""
     config = CONFIG.replace('block_size="16"', 'block_size="8320"')
     looked_up: Moves = {"prefix_cache_queries_total": lambda at: 900 * at, "prefix_cache_hits_total": 0}
-    last = over(120, looked_up, Facts(max_model_len=4096), config)
+    last = over(120, looked_up, ServerInfo(max_model_len=4096), config)
     assert "prefix-block-too-large" in firing(last)
     assert "prefix-cache-ineffective" not in firing(last)
     assert "--max-model-len" in flags(incident(last, "prefix-block-too-large"))
@@ -293,8 +293,8 @@ def test_a_pool_that_holds_more_than_its_requests_can() -> None:
     """vLLM issue 27073: usage climbs for hours under load and never comes back."""
     leak: Moves = {"num_requests_running": 3, "kv_cache_usage_perc": lambda at: min(0.9, 0.3 + at / 2000)}
     config = CONFIG.replace('num_gpu_blocks="4000"', 'num_gpu_blocks="40000"')
-    assert lead(over(640, leak, Facts(max_model_len=32_768), config)) == "kv-leak-suspected"
-    assert "kv-leak-suspected" not in firing(over(640, leak, Facts(max_model_len=262_144), config))
+    assert lead(over(640, leak, ServerInfo(max_model_len=32_768), config)) == "kv-leak-suspected"
+    assert "kv-leak-suspected" not in firing(over(640, leak, ServerInfo(max_model_len=262_144), config))
 
 
 def test_streams_that_crawl_beside_a_long_prefill() -> None:

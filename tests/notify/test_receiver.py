@@ -19,7 +19,7 @@ from watchdog.model import (
     Snapshot,
     Target,
     Verdict,
-    VllmFacts,
+    VllmIdentity,
 )
 from watchdog.notify.announcements import ForgetfulLedger
 from watchdog.notify.receiver import AlertReceiver, ForwardError, PayloadError
@@ -76,7 +76,7 @@ def receiver(
 
 
 def snapshot(name: str, *incidents: Incident, verdict: Verdict = Verdict.CRITICAL, **others: Any) -> Snapshot:
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "target": Target(name, f"http://{name}.internal:8000/metrics"),
         "at": 0.0,
         "wall": WALL,
@@ -88,13 +88,13 @@ def snapshot(name: str, *incidents: Incident, verdict: Verdict = Verdict.CRITICA
         "scrapes": 1,
         "failures": {},
         "last_success_wall": WALL,
-        "vllm": VllmFacts(),
+        "vllm": VllmIdentity(),
         "incidents": incidents,
         "lead": incidents[0].key if incidents else None,
         "readings": (),
         "blind": (),
     }
-    return Snapshot(**facts | others)
+    return Snapshot(**fields | others)
 
 
 SNAPSHOTS: Mapping[str, Snapshot] = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import requests
 
-from watchdog.model import Facts, Failure, Reason, Scrape, Target
+from watchdog.model import Failure, Reason, Scrape, ServerInfo, Target
 from watchdog.replay.demo_server import CALM_SECONDS, RECORDING, ReplayServer, demo_server
 from watchdog.replay.replay import replay
 from watchdog.replay.rounds import carried_on, gains
@@ -15,8 +15,8 @@ from watchdog.settings.model import RuleSettings
 
 
 def scrapes(*walls: float) -> list[Scrape]:
-    facts = Facts("0.32.0", 2048, ("tiny",))
-    return [Scrape(wall, wall, 0.0, 200, f"page {wall:g}\n".encode(), None, facts) for wall in walls]
+    server_info = ServerInfo("0.32.0", 2048, ("tiny",))
+    return [Scrape(wall, wall, 0.0, 200, f"page {wall:g}\n".encode(), None, server_info) for wall in walls]
 
 
 class Clock:
@@ -129,4 +129,4 @@ def test_the_embedded_recording_is_small_and_begins_calm() -> None:
         assert incident.start - first.wall == pytest.approx(CALM_SECONDS, abs=2)
         # A visitor has a minute and a half to see it.
         assert server.round_seconds > 90
-        assert server.facts.max_model_len == 2048
+        assert server.server_info.max_model_len == 2048

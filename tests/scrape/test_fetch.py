@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from tests.servers import Connection, Server, answer, drip, hang, repeat, request, send, serving
 from watchdog import __version__
-from watchdog.model import Facts, Reason
+from watchdog.model import Reason, ServerInfo
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.settings.model import Endpoint
 from watchdog.settings.values import redact_url
@@ -103,13 +103,15 @@ def models(*entries: object) -> bytes:
     return json.dumps({"object": "list", "data": entries}).encode()
 
 
-def facts_of(script: Any, path: str = "/metrics", deadline_seconds: float = 5.0) -> tuple[Facts, list[str]]:
+def server_info_of(
+    script: Any, path: str = "/metrics", deadline_seconds: float = 5.0
+) -> tuple[ServerInfo, list[str]]:
     with Server(script) as server:
         fetcher = fetcher_for(server.url.removesuffix("/metrics") + path, deadline_seconds)
-        facts = fetcher.facts()
-        assert fetcher.fetch(0.0, 0.0).facts == facts
+        server_info = fetcher.server_info()
+        assert fetcher.fetch(0.0, 0.0).server_info == server_info
         fetcher.close()
-    return facts, [head.split(" ")[1] for head in server.requests]
+    return server_info, [head.split(" ")[1] for head in server.requests]
 
 
 def test_facts_are_read_beside_the_page_and_come_with_every_scrape() -> None:
@@ -118,8 +120,8 @@ def test_facts_are_read_beside_the_page_and_come_with_every_scrape() -> None:
         models=models({"id": "base", "max_model_len": 32768}, {"id": "lora", "max_model_len": None}),
         metrics=PAGE,
     )
-    facts, paths = facts_of(script)
-    assert facts == Facts("0.24.0", 32768, ("base", "lora"))
+    server_info, paths = server_info_of(script)
+    assert server_info == ServerInfo("0.24.0", 32768, ("base", "lora"))
     assert paths == ["/version", "/v1/models", "/metrics"]
 
 
@@ -128,7 +130,7 @@ def test_facts_are_read_beside_the_page_and_come_with_every_scrape() -> None:
     [("/metrics/", ""), ("/serve/llm/metrics", "/serve/llm"), ("/metrics?token=1", ""), ("", "")],
 )
 def test_facts_are_asked_for_under_the_root_of_the_page(path: str, root: str) -> None:
-    _, paths = facts_of(by_path(), path)
+    _, paths = server_info_of(by_path(), path)
     assert paths[:2] == [f"{root}/version", f"{root}/v1/models"]
 
 
@@ -149,32 +151,34 @@ def test_facts_are_asked_for_under_the_root_of_the_page(path: str, root: str) ->
     ids=range(10),
 )
 def test_facts_of_a_server_that_tells_nonsense_are_unknown(body: bytes) -> None:
-    facts, _ = facts_of(by_path(version=body, models=body))
-    assert facts == Facts()
+    server_info, _ = server_info_of(by_path(version=body, models=body))
+    assert server_info == ServerInfo()
 
 
 def test_facts_are_cut_to_what_can_be_shown() -> None:
     many = models(*({"id": f"m{number}"} for number in range(1000)))
-    facts, _ = facts_of(by_path(version=b'{"version": "1\\n\\u001b[31m' + b"x" * 999 + b'"}', models=many))
-    assert facts.version is not None
-    assert facts.version.isprintable()
-    assert len(facts.version) == 200
-    assert len(facts.models) == 200
+    server_info, _ = server_info_of(
+        by_path(version=b'{"version": "1\\n\\u001b[31m' + b"x" * 999 + b'"}', models=many)
+    )
+    assert server_info.version is not None
+    assert server_info.version.isprintable()
+    assert len(server_info.version) == 200
+    assert len(server_info.models) == 200
 
 
 def test_facts_are_not_fetched_from_another_host() -> None:
     with Server(serving(answer(b'{"version": "forged"}'))) as other:
         target = other.url.removesuffix("/metrics") + "/version"
-        facts, _ = facts_of(serving(answer(b"", "302 Found", f"Location: {target}")))
+        server_info, _ = server_info_of(serving(answer(b"", "302 Found", f"Location: {target}")))
         assert other.connections == 0
-    assert facts == Facts()
+    assert server_info == ServerInfo()
 
 
 def test_facts_are_not_waited_for_past_the_deadline() -> None:
     with Server([request, drip(answer(b'{"version": "late"}'), 0.1)]) as server:
         fetcher = fetcher_for(server.url, deadline_seconds=0.4)
         began = time.monotonic()
-        assert fetcher.facts() == Facts()
+        assert fetcher.server_info() == ServerInfo()
         fetcher.close()
     assert time.monotonic() - began < 0.8
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.places import RECORDINGS
 from watchdog.errors import RecordingError
-from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.model import Failure, Reason, Scrape, ServerInfo
 from watchdog.scrape.recording import Phase, Writer, read, thin
 
 META = {"name": "m", "interval_s": 2, "vllm_version": "0.24.0", "max_model_len": 8192, "models": ["a"]}
-FACTS = Facts("0.24.0", 8192, ("a",))
+SERVER_INFO = ServerInfo("0.24.0", 8192, ("a",))
 
 
 def write(path: Path, *rows: object) -> Path:
@@ -31,7 +31,7 @@ def row(t: float, text: str = "a 1\n", **more: object) -> dict[str, object]:
 
 
 def scrape(at: float, body: bytes = b"a 1\n", failure: Failure | None = None, status: int = 200) -> Scrape:
-    return Scrape(at, at, 0.01, status, b"" if failure else body, failure, FACTS)
+    return Scrape(at, at, 0.01, status, b"" if failure else body, failure, SERVER_INFO)
 
 
 def fault(path: Path) -> str:
@@ -51,7 +51,7 @@ def test_a_real_recording() -> None:
     assert len(taken) == 81
     assert all(before.at < after.at for before, after in pairwise(taken))
     assert all(item.at == item.wall and item.failure is None for item in taken)
-    assert taken[0].facts == Facts("0.24.0")
+    assert taken[0].server_info == ServerInfo("0.24.0")
     assert taken[0].body.startswith(b"# HELP python_gc")
 
 

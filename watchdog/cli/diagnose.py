@@ -120,7 +120,7 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
             stack.enter_context(closing(fetcher))
         threads = stack.enter_context(ThreadPoolExecutor(min(MAX_THREADS, len(fetchers))))
         done = stack.enter_context(progress(f"watching {names}", seconds))
-        list(threads.map(lambda each: each[1].facts(), fetchers))
+        list(threads.map(lambda each: each[1].server_info(), fetchers))
         watched = [_Watched(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
         began = steady_seconds()
         with suppress(KeyboardInterrupt):

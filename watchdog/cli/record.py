@@ -44,13 +44,13 @@ def record(
         )
     [(target, fetcher)] = fetchers_of(settings_for([url], None, interval))
     name = target.name
-    facts = fetcher.facts()
+    server_info = fetcher.server_info()
     meta = {
         "name": name,
         "interval_s": interval,
-        "vllm_version": facts.version,
-        "max_model_len": facts.max_model_len,
-        "models": list(facts.models),
+        "vllm_version": server_info.version,
+        "max_model_len": server_info.max_model_len,
+        "models": list(server_info.models),
         "phases": [],
     }
     scrapes = failures = 0

@@ -14,7 +14,7 @@ from watchdog.facts.launch import ServerContext
 from watchdog.facts.programs import described
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
-from watchdog.facts.server import ServerFacts
+from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.baseline import BaselineKeeper
 from watchdog.history.history import History
@@ -23,7 +23,6 @@ from watchdog.history.names import spellings, wanted
 from watchdog.history.span import life_span, now_span, recent_span
 from watchdog.model import (
     BlindRule,
-    Facts,
     Failure,
     Finding,
     Incident,
@@ -34,6 +33,7 @@ from watchdog.model import (
     Reason,
     Scope,
     Scrape,
+    ServerInfo,
     Severity,
     Snapshot,
     Subject,
@@ -76,14 +76,14 @@ class Monitor:
         self._watching = Watching()
         self._reachability = Reachability()
         self._restarts = Restarts()
-        self._server = ServerFacts(target.expectations)
+        self._server = KnownServer(target.expectations)
         self._hints = missing_expectations(target.expectations)
         self._scrapes = 0
         self._failures: dict[Reason, int] = {}
         self._rule_errors: dict[str, int] = {}
         self._was_away = False
         self._last_success_wall: float | None = None
-        self._facts = Facts()
+        self._server_info = ServerInfo()
         self._notes: tuple[str, ...] = ()
         self.replace_rules(rules)
 
@@ -106,7 +106,7 @@ class Monitor:
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""
         self._scrapes += 1
-        self._facts = _newer(self._facts, scrape.facts)
+        self._server_info = _newer(self._server_info, scrape.server_info)
         page, failure = self._read(scrape)
         self._take(page, failure, scrape)
         judged = self._judge(page, scrape.at)
@@ -143,7 +143,7 @@ class Monitor:
             self._watching.forget(began)
         self._reachability.answered(page, scrape.at)
         self._was_away = False
-        self._server.learn(layout, self._facts, bool(resets))
+        self._server.learn(layout, self._server_info, bool(resets))
 
     def _last_words(self) -> str:
         lead = self._book.lead()
@@ -264,7 +264,7 @@ class Monitor:
             scrapes=self._scrapes,
             failures=dict(self._failures),
             last_success_wall=self._last_success_wall,
-            vllm=self._server.vllm(self._facts),
+            vllm=self._server.vllm(self._server_info),
             incidents=incidents,
             lead=self._book.lead(),
             readings=tuple(judged.readings),
@@ -306,8 +306,8 @@ def _surplus(layout: Layout) -> Iterator[str]:
         )
 
 
-def _newer(old: Facts, new: Facts) -> Facts:
-    return Facts(
+def _newer(old: ServerInfo, new: ServerInfo) -> ServerInfo:
+    return ServerInfo(
         version=new.version or old.version,
         max_model_len=new.max_model_len or old.max_model_len,
         models=new.models or old.models,

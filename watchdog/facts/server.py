@@ -9,7 +9,7 @@ from watchdog.facts.launch import ServerContext, amount
 from watchdog.facts.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
 from watchdog.history.layout import MOST_ENGINES, Layout
 from watchdog.history.names import PREFIX
-from watchdog.model import NO_LABELS, Expectations, Facts, VllmFacts
+from watchdog.model import NO_LABELS, Expectations, ServerInfo, VllmIdentity
 
 # fmt: off
 POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV pool holds.")
@@ -45,13 +45,13 @@ _SIZING = (
 _GREATEST = 10**12
 
 
-class ServerFacts:
+class KnownServer:
     """Learns from each new page layout; answers per engine. Pure: it is told everything."""
 
     def __init__(self, expectations: Expectations) -> None:
         self._told = expectations
         self._layout: Layout | None = None
-        self._facts = Facts()
+        self._info = ServerInfo()
         self._bracket: VersionRange | None = None
         self._configs: dict[str, Mapping[str, str]] = {}
         self._engines = 0
@@ -61,13 +61,13 @@ class ServerFacts:
         self._contexts: dict[str, ServerContext] = {}
         self._known_engine: Engine | None = None
 
-    def learn(self, layout: Layout, facts: Facts, restarted: bool) -> None:
+    def learn(self, layout: Layout, info: ServerInfo, restarted: bool) -> None:
         """Takes a page's layout and what the server's other endpoints said."""
         if restarted:
             self._remember_pools()
-        if layout is self._layout and facts == self._facts and not restarted:
+        if layout is self._layout and info == self._info and not restarted:
             return
-        self._layout, self._facts = layout, facts
+        self._layout, self._info = layout, info
         self._configs = {
             layout.owners.each[column][1] or "": layout.series[column].labels
             for column in layout.by_name.get(_CONFIG, ())[:MOST_ENGINES]
@@ -76,7 +76,7 @@ class ServerFacts:
         config = next(iter(self._configs.values()), NO_LABELS)
         bracket = fingerprint(tuple(layout.by_name), config)
         self._bracket = None if bracket.is_open else bracket
-        self._known_engine = guess_engine(tuple(layout.by_name), config, parse_version(facts.version))
+        self._known_engine = guess_engine(tuple(layout.by_name), config, parse_version(info.version))
         self._known.clear()
         self._contexts.clear()
         self._compare_pools()
@@ -93,7 +93,7 @@ class ServerFacts:
         del model_name
         if engine not in self._contexts:
             self._contexts[engine] = ServerContext(
-                version=parse_version(self._facts.version),
+                version=parse_version(self._info.version),
                 bracket=self._bracket,
                 engine=self._known_engine,
                 config=self._config(engine),
@@ -103,20 +103,20 @@ class ServerFacts:
             )
         return self._contexts[engine]
 
-    def vllm(self, facts: Facts) -> VllmFacts:
+    def vllm(self, info: ServerInfo) -> VllmIdentity:
         """What is shown of the server's vLLM."""
         models = dict.fromkeys(model for model, _ in self._layout.subjects if model) if self._layout else {}
-        return VllmFacts(
-            version=facts.version,
+        return VllmIdentity(
+            version=info.version,
             bracket=str(self._bracket) if self._bracket else None,
             engine=self._known_engine,
-            models=tuple(models) or facts.models,
+            models=tuple(models) or info.models,
             config=self._config(""),
         )
 
     def version_text(self) -> str:
         """The version as told, else as bracketed from the page."""
-        return self._facts.version or (str(self._bracket) if self._bracket else "unknown")
+        return self._info.version or (str(self._bracket) if self._bracket else "unknown")
 
     def _config(self, engine: str) -> Mapping[str, str]:
         names = (engine, self._layout.owners.parted(engine)[0]) if self._layout else (engine,)
@@ -124,7 +124,7 @@ class ServerFacts:
         return next((self._configs[name] for name in names if name in self._configs), first)
 
     def _max_model_len(self) -> int | None:
-        served = self._facts.max_model_len
+        served = self._info.max_model_len
         return served if served is not None and 0 < served <= _GREATEST else self._argument("--max-model-len")
 
     def _argument(self, flag: str) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from watchdog.model import Facts, Scrape
+from watchdog.model import Scrape, ServerInfo
 from watchdog.replay.rounds import carried_on, gains
 from watchdog.scrape.recording import read
 from watchdog.settings.values import parse_vllm_args
@@ -55,9 +55,9 @@ class ReplayServer:
         return f"http://127.0.0.1:{self._http.server_address[1]}/metrics"
 
     @property
-    def facts(self) -> Facts:
+    def server_info(self) -> ServerInfo:
         """What the recorded server said beside its page."""
-        return self._scrapes[0].facts
+        return self._scrapes[0].server_info
 
     @property
     def round_seconds(self) -> float:
@@ -103,7 +103,9 @@ def demo_server(port: int = 0) -> ReplayServer:
     """The embedded recording, from a little before its incident on; it is not started yet."""
     recording, scrapes = read(RECORDING)
     longest = _longest_request(recording.meta)
-    pages = tuple(replace(each, facts=replace(each.facts, max_model_len=longest)) for each in scrapes)
+    pages = tuple(
+        replace(each, server_info=replace(each.server_info, max_model_len=longest)) for each in scrapes
+    )
     incident = next(phase for phase in recording.phases if phase.label == recording.name)
     return ReplayServer(pages, max(0.0, incident.start - CALM_SECONDS - pages[0].wall), port=port)
 
@@ -139,10 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             self._page(replay.current())
         elif path == "/version":
-            self._json({"version": replay.facts.version})
+            self._json({"version": replay.server_info.version})
         elif path == "/v1/models":
-            names = replay.facts.models or ("recorded",)
-            limit = replay.facts.max_model_len
+            names = replay.server_info.models or ("recorded",)
+            limit = replay.server_info.max_model_len
             models = [{"id": name, "object": "model", "max_model_len": limit} for name in names]
             self._json({"object": "list", "data": models})
         elif path == "/health":

@@ -25,13 +25,13 @@ from watchdog.http.client import (
     underlying,
 )
 from watchdog.http.wire import Adapter, Stage, Wire
-from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.model import Failure, Reason, Scrape, ServerInfo
 from watchdog.settings.model import Endpoint
 from watchdog.settings.values import redact_url, split_user_info
 
 ACCEPT = "text/plain;version=0.0.4"
 READ_BYTES = 64 * 1024
-# Enough for a server with hundreds of adapters; facts are not worth a longer wait.
+# Enough for a server with hundreds of adapters; what it says of itself is not worth a longer wait.
 FACTS_BYTES = 1024 * 1024
 FACTS_SECONDS = 2.0
 MOST_MODELS = 200
@@ -73,7 +73,7 @@ class Fetcher:
         self._endpoint = endpoint
         self._limits = limits
         self._url, self._user, self._password = split_user_info(endpoint.url)
-        self._facts = Facts()
+        self._server_info = ServerInfo()
         self._status = 0
         self._wire = Wire()
         self._adapter = Adapter(self._wire)
@@ -83,7 +83,7 @@ class Fetcher:
     def fetch(self, at: float, wall: float) -> Scrape:
         """Return the page, or why there is none; never raises, and takes the deadline's time at most.
 
-        `at` and `wall` are handed on; the facts last read by `facts` come with every scrape.
+        `at` and `wall` are handed on; what `server_info` last read comes with every scrape.
         """
         began = time.monotonic()
         body, failure = b"", None
@@ -95,15 +95,15 @@ class Fetcher:
                 body = answer.body
         except Exception as error:  # Whatever libraries raise: a scrape that failed is data.
             failure = self._failure(error)
-        return Scrape(at, wall, time.monotonic() - began, self._status, body, failure, self._facts)
+        return Scrape(at, wall, time.monotonic() - began, self._status, body, failure, self._server_info)
 
-    def facts(self) -> Facts:
+    def server_info(self) -> ServerInfo:
         """Return what the server says beside its page, as far as it says it within two seconds."""
         ends_at = time.monotonic() + min(FACTS_SECONDS, self._limits.deadline_seconds)
         version = _version(self._json("version", ends_at))
         max_model_len, models = _models(self._json("v1/models", ends_at))
-        self._facts = Facts(version, max_model_len, models)
-        return self._facts
+        self._server_info = ServerInfo(version, max_model_len, models)
+        return self._server_info
 
     def close(self) -> None:
         """Close the connection; a fetch under way in another thread ends at once, as failed."""

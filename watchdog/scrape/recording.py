@@ -15,7 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import IO, Self
 
 from watchdog.errors import RecordingError
-from watchdog.model import Facts, Failure, Reason, Scrape
+from watchdog.model import Failure, Reason, Scrape, ServerInfo
 
 DEFAULT_INTERVAL_SECONDS = 5.0
 # A page may have 16 MiB and JSON may double it.
@@ -68,7 +68,7 @@ def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
     if interval_seconds <= 0:
         raise RecordingError(f"{path}:1: interval_s: a number above 0 was expected")
     recording = Recording(str(meta.get("name") or _bare_name(path)), meta, interval_seconds, phases)
-    return recording, _read_rows(path, _facts(meta))
+    return recording, _read_rows(path, _server_info(meta))
 
 
 def thin(scrapes: Iterable[Scrape], interval_seconds: float) -> Iterator[Scrape]:
@@ -187,12 +187,12 @@ def _read_meta(path: Path) -> Mapping[str, object]:
     raise RecordingError(f"{path}:1: a line of metadata was expected, the file is empty")
 
 
-def _read_rows(path: Path, facts: Facts) -> Iterator[Scrape]:
+def _read_rows(path: Path, server_info: ServerInfo) -> Iterator[Scrape]:
     before = -float("inf")
     for number, line in _lines(path):
         place = f"{path}:{number}"
         if number > 1 and not line.isspace():
-            scrape = _scrape(_object(line, place), facts, place)
+            scrape = _scrape(_object(line, place), server_info, place)
             if scrape.at < before:
                 raise RecordingError(f"{place}: t goes back, from {before} to {scrape.at}")
             before = scrape.at
@@ -209,7 +209,7 @@ def _object(line: bytes, place: str) -> dict[str, object]:
     return value
 
 
-def _scrape(row: Mapping[str, object], facts: Facts, place: str) -> Scrape:
+def _scrape(row: Mapping[str, object], server_info: ServerInfo, place: str) -> Scrape:
     at = _number(row.get("t"), "t", place)
     took_seconds = _number(row.get("took_s", 0.0), "took_s", place)
     status, text = row.get("status"), row.get("text", "")
@@ -219,7 +219,7 @@ def _scrape(row: Mapping[str, object], facts: Facts, place: str) -> Scrape:
         raise RecordingError(f"{place}: text: the page as a string was expected")
     failure = _failure(row, status, text, place)
     body = b"" if failure else _bytes(text)
-    return Scrape(at, at, took_seconds, status, body, failure, facts)
+    return Scrape(at, at, took_seconds, status, body, failure, server_info)
 
 
 def _bytes(text: str) -> bytes:
@@ -268,9 +268,9 @@ def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:
     )
 
 
-def _facts(meta: Mapping[str, object]) -> Facts:
+def _server_info(meta: Mapping[str, object]) -> ServerInfo:
     version, length, models = meta.get("vllm_version"), meta.get("max_model_len"), meta.get("models")
-    return Facts(
+    return ServerInfo(
         version if isinstance(version, str) else None,
         length if isinstance(length, int) and not isinstance(length, bool) else None,
         tuple(map(str, models)) if isinstance(models, list) else (),

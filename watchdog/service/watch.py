@@ -89,7 +89,7 @@ class Watch:
         if scrape.failure is not None:
             self._facts_due_at = float("-inf")
         elif scrape.at >= self._facts_due_at:
-            told = self._fetcher.facts()
+            told = self._fetcher.server_info()
             pause_seconds = FACTS_PAUSE_SECONDS if told.version is None else float("inf")
             self._facts_due_at = scrape.at + pause_seconds
 
