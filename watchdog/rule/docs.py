@@ -8,7 +8,7 @@ from watchdog.facts.declared import DECLARED
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule import RemedyRule, Rule
 from watchdog.rule.rule_set import RuleSet, load
-from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, Signal, signal_names
+from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, Comparison, Signal, signal_names
 from watchdog.signals.promql import NOW, NoPromQL
 
 _SEVERITY = {
@@ -51,7 +51,11 @@ def signals_document() -> str:
         "metric is missing, its window too short, or too little was observed. A quantile beyond the last bucket of its",
         "histogram is a bound (`>= 20000`), and so is what is computed from it.",
         "",
-        *_comparison_lines(),
+        "An ending to its name compares a signal with the past: the same formula over another stretch of time.",
+        "",
+        "| ending | stretch | in PromQL |",
+        "|---|---|---|",
+        *map(_comparison_row, COMPARISONS.values()),
         "",
         "The PromQL means the same, for a server that was up and scraped all the while: a test asks a real Prometheus",
         "over recordings of several versions. It agrees within 2 %, ages within one scrape interval, shares of time",
@@ -74,11 +78,9 @@ def signals_document() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comparison_lines() -> Iterator[str]:
-    for one in COMPARISONS.values():
-        yield f"With `_{one.name}` behind its name a signal is computed over {one.description}."
-        if one.stretch is not None:
-            yield f"In PromQL that is `{one.stretch.behind('window')}` behind each selector."
+def _comparison_row(one: Comparison) -> str:
+    ranges = f"ranges are `{one.stretch.behind('window')}`" if one.stretch is not None else "none"
+    return f"| `_{one.name}` | {one.description} | {ranges} |"
 
 
 def _signal_lines(signal: Signal) -> list[str]:
