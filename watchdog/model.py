@@ -252,9 +252,10 @@ class Incident:
     """A finding that lasts. Times are unix seconds; None where it has not come to that.
 
     `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now; where
-    none of them does, `explained_by` names those that did until a moment ago.
-    `unknown` while it cannot be judged, `easing` while it fires though its rule says no already: cause, evidence
-    and remedies are then those of the last yes.
+    none of them does, `explained_by` names those that did until a moment ago. Once resolved, both name all that
+    were so at any time while it fired.
+    `unknown` while it cannot be judged, `ending` while it fires though its rule says no already: cause, evidence
+    and remedies are then those of the last yes. `held_seconds` is for how long, under watch, its rule has said yes.
     """
 
     key: Key
@@ -272,7 +273,8 @@ class Incident:
     symptoms: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     unknown: bool = False
-    easing: bool = False
+    ending: bool = False
+    held_seconds: float = 0.0
 
     @property
     def labels(self) -> dict[str, str]:
@@ -293,8 +295,40 @@ class Transition:
     def end_of(cls, incident: Incident, wall: float) -> "Transition":
         """The end of an incident: not before its beginning, even where the clock was set back meanwhile."""
         end = max(wall, incident.firing_since or incident.pending_since)
-        resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, easing=False)
+        resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, ending=False)
         return cls(resolved, incident.state, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the incidents of one target (or of the fleet) stand after a step, the lead first, and what it changed.
+
+    `lead` is the one cause to show first, None where nothing of warning or above fires.
+    """
+
+    incidents: tuple[Incident, ...] = ()
+    lead: Key | None = None
+    transitions: tuple[Transition, ...] = ()
+
+    @property
+    def lead_incident(self) -> Incident | None:
+        """The lead; None where there is none."""
+        return next((incident for incident in self.incidents if incident.key == self.lead), None)
+
+    @property
+    def pageable(self) -> frozenset[Key]:
+        """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
+        lead = self.lead_incident
+        return frozenset({lead.key}) if lead is not None and not lead.explained_by else frozenset()
+
+    @property
+    def active(self) -> frozenset[Subject]:
+        """The subjects on which anything of warning or above is pending or firing."""
+        return frozenset(
+            Subject(*one.key[1:])
+            for one in self.incidents
+            if one.state is not State.RESOLVED and one.severity is not Severity.INFO
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,15 +398,19 @@ class Snapshot:
     """Evaluations that went wrong inside a rule since the start, by rule id."""
 
     @property
-    def lead_incident(self) -> Incident | None:
-        """The lead cause, None where nothing of severity warning or above fires."""
-        return next((incident for incident in self.incidents if incident.key == self.lead), None)
+    def standing(self) -> Standing:
+        """How the incidents stand, as one value."""
+        return Standing(self.incidents, self.lead, self.transitions)
 
     @property
-    def news(self) -> frozenset[Key]:
+    def lead_incident(self) -> Incident | None:
+        """The lead cause, None where nothing of severity warning or above fires."""
+        return self.standing.lead_incident
+
+    @property
+    def pageable(self) -> frozenset[Key]:
         """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
-        lead = self.lead_incident
-        return frozenset({lead.key}) if lead is not None and not lead.explained_by else frozenset()
+        return self.standing.pageable
 
     @property
     def firing(self) -> tuple[Incident, ...]:

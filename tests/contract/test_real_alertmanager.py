@@ -88,7 +88,7 @@ def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Pa
         leads: list[str] = []
         for scrape in thin(scrapes, 5.0):
             snapshot = watched.observe(replace(scrape, wall=time.time()))
-            alertmanager.observe(snapshot.incidents, scrape.at, time.time(), snapshot.news)
+            alertmanager.observe(snapshot.incidents, scrape.at, time.time(), snapshot.pageable)
             if snapshot.lead and snapshot.lead.rule not in leads:
                 leads.append(snapshot.lead.rule)
             if snapshot.lead and snapshot.lead.rule == "kv-pool-exhausted" and not inbox.posts:

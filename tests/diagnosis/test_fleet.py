@@ -31,9 +31,9 @@ def watched(*servers: Snapshot, steps: int = 330) -> tuple[tuple[Incident, ...],
     fleet, changes = Fleet(shipped_rules()), list[Transition]()
     for step in range(steps + 1):
         fresh = [replace(each, at=each.at + step) for each in servers]
-        incidents, changed = fleet.observe(fresh, float(step), NOW + step)
-        changes += changed
-    return incidents, changes
+        standing = fleet.observe(fresh, float(step), NOW + step)
+        changes += standing.transitions
+    return standing.incidents, changes
 
 
 def firing(*servers: Snapshot) -> set[str]:

@@ -1,6 +1,7 @@
 """The life of an incident, for any sequence of answers: properties first, then the cases people ask about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,22 @@ from watchdog.diagnosis.incidents import (
     GONE_SECONDS,
     RESOLVED_RETENTION_SECONDS,
     IncidentBook,
-    OpenIncident,
-    explains,
-    related,
 )
+from watchdog.diagnosis.relations import explains, is_explained_by, related
 from watchdog.language.template import Template
-from watchdog.model import Finding, Key, Scope, Severity, State, Subject, Truth
+from watchdog.model import (
+    Finding,
+    Incident,
+    Key,
+    Remedy,
+    Scope,
+    Severity,
+    Standing,
+    State,
+    Subject,
+    Transition,
+    Truth,
+)
 from watchdog.rule.rule import Rule
 from watchdog.rule.rule_set import RuleSet
 
@@ -58,8 +69,36 @@ def rule(
     )
 
 
-def book(*rules: Rule) -> IncidentBook:
-    return IncidentBook(RuleSet(rules or (rule(),), "digest"))
+class Book:
+    """An incident book, and how its incidents stood after the last step."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.book = IncidentBook(RuleSet(rules, "digest"))
+        self.last = Standing()
+
+    def update(
+        self, findings: Iterable[Finding], at: float, wall: float, *, readable: bool = True
+    ) -> tuple[Transition, ...]:
+        self.last = self.book.update(findings, at, wall, readable=readable)
+        return self.last.transitions
+
+    def incidents(self) -> tuple[Incident, ...]:
+        return self.last.incidents
+
+    def lead(self) -> Key | None:
+        return self.last.lead
+
+    def restore(self, stored: Iterable[Incident], at: float, wall: float = 0.0) -> None:
+        """Takes them up, and makes a step in which no rule says anything."""
+        self.book.restore(stored, at)
+        self.update([], at, wall)
+
+    def replace_rules(self, *rules: Rule, wall: float = 0.0) -> None:
+        self.book.replace_rules(RuleSet(rules, "other"), wall)
+
+
+def book(*rules: Rule) -> Book:
+    return Book(*(rules or (rule(),)))
 
 
 def says(
@@ -69,7 +108,7 @@ def says(
 
 
 def play(
-    one: IncidentBook, answers: Sequence[Truth], interval: float = 5.0, begin: float = 0.0
+    one: Book, answers: Sequence[Truth], interval: float = 5.0, begin: float = 0.0
 ) -> list[State | None]:
     """The state after each answer."""
     states: list[State | None] = []
@@ -122,14 +161,14 @@ def test_a_restart_at_any_moment_keeps_identity_and_start(given_answers: list[Tr
     one = book()
     play(one, given_answers[:cut])
     stored = [incident for incident in one.incidents() if incident.state is not State.RESOLVED]
-    pending = one.pending_seconds()
     other = book()
-    other.restore([OpenIncident(incident, pending[incident.key]) for incident in stored], 1000.0)
+    other.restore(stored, 1000.0)
     after = {incident.key: incident for incident in other.incidents()}
     assert after.keys() == {incident.key for incident in stored}
     for incident in stored:
         assert after[incident.key].firing_since == incident.firing_since
         assert after[incident.key].pending_since == incident.pending_since
+        assert after[incident.key].held_seconds >= incident.held_seconds
     other.update([says(UNKNOWN)], 2000.0, 2e9)
     assert {incident.key: incident.state for incident in other.incidents()} == {
         incident.key: incident.state for incident in stored
@@ -215,15 +254,15 @@ def test_a_pending_one_knows_what_explains_it_already() -> None:
     assert not any(each.explained_by for each in one.incidents())
 
 
-def test_what_holds_no_more_is_easing_until_it_ends_or_comes_back() -> None:
+def test_what_holds_no_more_is_ending_until_it_ends_or_comes_back() -> None:
     one = book(rule(wait=0, keep=20))
     steps = ((YES, False), (NO, True), (YES, False), (NO, True), (UNKNOWN, False), (NO, True), (NO, True))
-    for index, (truth, easing) in enumerate(steps):
+    for index, (truth, ending) in enumerate(steps):
         one.update([says(truth)], index * 5.0, 1e9 + index * 5.0)
-        assert one.incidents()[0].easing is easing
+        assert one.incidents()[0].ending is ending
     one.update([says(NO)], 60, 1e9 + 60)
     (over,) = one.incidents()
-    assert (over.state, over.easing) == (State.RESOLVED, False)
+    assert (over.state, over.ending) == (State.RESOLVED, False)
 
 
 def test_worse_severity_leads_before_more_symptoms_before_age() -> None:
@@ -319,8 +358,7 @@ def test_an_engine_behind_a_dead_target_is_not_gone() -> None:
     one = book(rule(wait=0))
     one.update([says(YES)], 0, 0)
     for at in range(0, 4000, 100):
-        one.still_there(at)
-        one.update([], at, at)
+        one.update([], at, at, readable=False)
     assert one.incidents()[0].state is State.FIRING
 
 
@@ -328,14 +366,15 @@ def test_an_engine_behind_a_dead_target_is_not_gone() -> None:
 def test_new_rules_keep_what_still_meets_its_time(wait: float, state: State) -> None:
     one = book(rule(wait=5))
     play(one, [YES, YES, YES])
-    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    one.replace_rules(rule(wait=wait))
+    one.update([], 15.0, 0)
     assert [incident.state for incident in one.incidents()] == [state]
 
 
 def test_a_rule_that_is_gone_resolves_its_incident_once() -> None:
     one = book(rule(wait=0))
     play(one, [YES])
-    one.replace_rules(RuleSet([rule("other")], "other"), 77)
+    one.replace_rules(rule("other"), wall=77)
     changes = one.update([], 10, 80)
     assert [(change.incident.key.rule, change.incident.state) for change in changes] == [
         ("cause", State.RESOLVED)
@@ -395,9 +434,9 @@ def test_active_is_what_is_pending_or_firing_above_info() -> None:
     one = book(rule(wait=0, keep=0), rule("note", 0, severity=Severity.INFO), rule("slow", 60))
     other = Subject("t", "m", "1")
     one.update([says(YES), says(YES, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 0, 0)
-    assert one.active() == {ENGINE, other}
+    assert one.last.active == {ENGINE, other}
     one.update([says(NO), says(NO, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 5, 5)
-    assert one.active() == frozenset()
+    assert one.last.active == frozenset()
 
 
 subjects = st.sampled_from([TARGET, ENGINE, Subject("t", "m", "1"), Subject("t", "n", "0")])
@@ -425,8 +464,8 @@ def test_what_explains_what_is_as_if_each_was_held_against_all(
     firing = one.incidents()
     known = RuleSet(rules, "digest")
     for incident in related(firing, known):
-        symptoms = {other.key.rule for other in firing if incidents._explains(known, incident, other)}
-        causes = {other.key.rule for other in firing if incidents._explains(known, other, incident)}
+        symptoms = {other.key.rule for other in firing if is_explained_by(known, other, incident)}
+        causes = {other.key.rule for other in firing if is_explained_by(known, incident, other)}
         assert set(incident.symptoms) == symptoms
         assert set(incident.explained_by) == causes
 
@@ -569,7 +608,7 @@ def test_incidents_of_rules_that_are_gone_are_not_taken_up() -> None:
     before = book(rule("old", 0))
     before.update([says(YES, "old")], 0, 0)
     after = book(rule("new", 0))
-    after.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
+    after.restore(before.incidents(), 100.0)
     assert after.incidents() == ()
     assert after.lead() is None
 
@@ -578,7 +617,7 @@ def test_an_incident_taken_up_is_unknown_until_its_rule_speaks_and_goes_with_its
     before = book(rule(wait=0, keep=0))
     before.update([says(YES)], 0, 50)
     one = book(rule(wait=0, keep=0))
-    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
+    one.restore(before.incidents(), 1000.0)
     assert [each.unknown for each in one.incidents()] == [True]
     one.update([], 1000.0 + GONE_SECONDS, 0)
     assert one.incidents()[0].state is State.FIRING
@@ -598,7 +637,7 @@ def test_what_is_told_of_an_incident_is_what_was_found_last() -> None:
         ("nothing",),
         "docs/causes.md#cause",
     )
-    assert one.pending_seconds() == {incident.key: 5.0}
+    assert incident.held_seconds == 5.0
 
 
 def test_time_in_which_nobody_knew_does_not_count_as_held_nor_as_quiet() -> None:
@@ -660,8 +699,9 @@ def test_what_fired_before_a_restart_does_not_wait_again_for_a_reload(wait: floa
     before = book(rule(wait=0))
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=30))
-    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 1000.0)
-    one.replace_rules(RuleSet([rule(wait=wait)], "other"), 0)
+    one.restore(before.incidents(), 1000.0)
+    one.replace_rules(rule(wait=wait))
+    one.update([], 1005.0, 0)
     assert [each.state for each in one.incidents()] == [state]
 
 
@@ -669,7 +709,7 @@ def test_what_was_pending_before_a_restart_has_still_to_wait_for_the_rest() -> N
     before = book(rule(wait=30))
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=30))
-    one.restore([OpenIncident(each, 20.0) for each in before.incidents()], 1000.0)
+    one.restore([replace(each, held_seconds=20.0) for each in before.incidents()], 1000.0)
     for at, state in ((1000, State.PENDING), (1005, State.PENDING), (1010, State.FIRING)):
         one.update([says(YES)], at, at)
         assert one.incidents()[0].state is state
@@ -717,7 +757,104 @@ def test_what_is_taken_up_leads_at_once() -> None:
     before.update([says(YES)], 0, 0)
     one = book(rule(wait=0))
     assert one.lead() is None
-    one.restore([OpenIncident(each, 0.0) for each in before.incidents()], 100.0)
+    one.restore(before.incidents(), 100.0)
     lead = one.lead()
     assert lead is not None
     assert lead.rule == "cause"
+
+
+def test_a_change_leaves_with_what_its_step_knows_of_the_incident() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    changes = one.update([says(YES, "slow"), says(YES, "pool")], 0, 0)
+    assert {
+        each.incident.key.rule: (each.incident.symptoms, each.incident.explained_by) for each in changes
+    } == {
+        "slow": ((), ("pool",)),
+        "pool": (("slow",), ()),
+    }
+    assert {each.incident for each in changes} == set(one.incidents())
+
+
+def test_a_pending_one_begins_and_ends_as_the_symptom_it_was_going_to_be() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 60))
+    begun = one.update([says(YES, "pool"), says(YES, "slow")], 0, 0)[-1].incident
+    assert (begun.key.rule, begun.state, begun.explained_by) == ("slow", State.PENDING, ("pool",))
+    [over] = one.update([says(YES, "pool"), says(NO, "slow")], 5, 5)
+    assert (over.incident.state, over.incident.explained_by) == (State.RESOLVED, ("pool",))
+
+
+def test_what_resolves_keeps_the_tree_it_had_while_it_fired() -> None:
+    one = book(
+        rule("pool", 0, keep=20, explains=["slow", "queue"]),
+        rule("slow", 0, keep=0),
+        rule("queue", 0, keep=0),
+    )
+    one.update([says(YES, "pool"), says(YES, "slow"), says(YES, "queue")], 0, 0)
+    # Its symptoms end before it, one after the other.
+    [slow] = one.update([says(YES, "pool"), says(NO, "slow"), says(YES, "queue")], 5, 5)
+    [queue] = one.update([says(NO, "pool"), says(NO, "queue")], 10, 10)
+    assert [each.incident.explained_by for each in (slow, queue)] == [("pool",), ("pool",)]
+    assert [each.symptoms for each in one.incidents() if each.state is State.FIRING] == [()]
+    [pool] = one.update([says(NO, "pool")], 30, 30)
+    assert (pool.incident.state, pool.incident.symptoms) == (State.RESOLVED, ("queue", "slow"))
+    assert pool.incident in one.incidents()
+
+
+def test_a_tree_begins_anew_with_each_time_it_fires() -> None:
+    one = book(rule("pool", 0, keep=0, explains=["slow"]), rule("slow", 0, keep=0))
+    one.update([says(YES, "pool"), says(YES, "slow")], 0, 0)
+    one.update([says(NO, "pool"), says(NO, "slow")], 5, 5)
+    one.update([says(YES, "pool")], 100, 100)
+    [over] = one.update([says(NO, "pool")], 105, 105)
+    assert over.incident.symptoms == ()
+
+
+def test_what_was_taken_up_and_never_seen_again_ends_with_the_tree_it_came_with() -> None:
+    before = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    before.update([says(YES, "pool"), says(YES, "slow")], 0, 0)
+    one = book(rule("pool", 0, keep=0, explains=["slow"]), rule("slow", 0, keep=0))
+    one.restore(before.incidents(), 100.0)
+    changes = one.update([says(NO, "pool"), says(NO, "slow")], 105, 105)
+    assert {
+        each.incident.key.rule: (each.incident.symptoms, each.incident.explained_by) for each in changes
+    } == {
+        "pool": (("slow",), ()),
+        "slow": ((), ("pool",)),
+    }
+
+
+def test_the_end_that_comes_with_other_rules_keeps_its_tree_too() -> None:
+    one = book(rule("pool", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "pool"), says(YES, "slow")], 0, 0)
+    one.replace_rules(rule("slow", 0), wall=3)
+    [over] = [each for each in one.update([says(YES, "slow")], 5, 5) if each.incident.state is State.RESOLVED]
+    assert (over.incident.key.rule, over.incident.symptoms) == ("pool", ("slow",))
+
+
+def test_changes_leave_without_remedies_that_contradict_those_of_the_lead() -> None:
+    def asks(identity: str, truth: Truth, severity: Severity, direction: str) -> Finding:
+        remedy = Remedy(direction, "--max-num-seqs", None, "why", "price", direction)
+        return says(truth, identity, severity=severity)._replace(remedies=(remedy,) if truth is YES else ())
+
+    one = book(rule("bad", 0, keep=0), rule("mild", 0, keep=0))
+
+    def step(at: float, truth: Truth) -> dict[str, list[str | None]]:
+        found = [
+            asks("mild", truth, Severity.WARNING, "raise"),
+            asks("bad", truth, Severity.CRITICAL, "lower"),
+        ]
+        changes = one.update(found, at, at)
+        return {
+            each.incident.key.rule: [every.direction for every in each.incident.remedies] for each in changes
+        }
+
+    assert step(0, YES) == {"mild": [], "bad": ["lower"]}
+    assert step(5, NO) == {"mild": [], "bad": ["lower"]}
+
+
+def test_held_time_is_what_was_watched_while_the_rule_said_yes() -> None:
+    one = book(rule(wait=1000))
+    moments = ((0, YES), (5, YES), (5 + GAP_SECONDS + 1, YES), (80, UNKNOWN), (90, YES), (95, YES))
+    for at, truth in moments:
+        one.update([says(truth)], at, at)
+    assert [each.held_seconds for each in one.incidents()] == [10.0]

@@ -9,7 +9,6 @@ import pytest
 
 from tests.pages import LABELS, failed, line, page, scrape
 from tests.watching import firing, lead, monitor, shipped_rules, watch
-from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.target import LEAST_SECONDS_TO_JUDGE, Monitor
 from watchdog.history.layout import MOST_ENGINES, MOST_NAME_CHARACTERS
 from watchdog.model import (
@@ -249,10 +248,10 @@ def test_incidents_of_an_earlier_life_go_on(tmp_path: Path) -> None:
     first = of(made)
     for at in (0.0, 5.0):
         snapshot = first.observe(scrape(at, text(at, waiting=1)))
-    pending = first.pending_seconds()
-    assert pending == {Key("made", "server", "m", "0"): 5.0}
+    [pending] = snapshot.incidents
+    assert (pending.key, pending.held_seconds) == (Key("made", "server", "m", "0"), 5.0)
     second = of(made)
-    second.restore([OpenIncident(one, pending[one.key]) for one in snapshot.incidents], 1000.0)
+    second.restore(snapshot.incidents, 1000.0)
     assert second.observe(scrape(1000.0, text(0, waiting=1))).incidents[0].state is State.PENDING
     fired = second.observe(scrape(1005.0, text(1, waiting=1))).incidents[0]
     assert (fired.state, fired.pending_since) == (State.FIRING, 0.0)

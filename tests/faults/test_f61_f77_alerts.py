@@ -16,7 +16,7 @@ from tests.pagers import WALL, Inbox, Pager, Post, Reply, incident, resolved, ru
 from tests.servers import closed_port
 from tests.state.kill_drill import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
 from tests.waiting import until
-from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
+from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.model import Evidence, Key, Severity, State, Transition, Truth
 from watchdog.notify.alertmanager import AlertmanagerSender
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
@@ -137,16 +137,18 @@ def book(tmp_path: Path) -> IncidentBook:
     return IncidentBook(rule_set(tmp_path / "rules", hold="30s", slow=""))
 
 
-def pend(book: IncidentBook, store: Store, first: float, last: float) -> None:
+def pend(book: IncidentBook, store: Store, first: float, last: float) -> list[State]:
     for at in range(int(first), int(last) + 1, 5):
-        store.record(book.update([finding("slow", Truth.YES)], at, WALL + at))
-        store.checkpoint(book.incidents(), WALL + at, at, ["gpu-0"])
+        standing = book.update([finding("slow", Truth.YES)], at, WALL + at)
+        store.record(standing.transitions)
+        store.checkpoint(standing.incidents, WALL + at, at, ["gpu-0"])
+    return [each.state for each in standing.incidents]
 
 
 def restart(book: IncidentBook, path: Path, at: float) -> Store:
     store = Store(path)
     restored = store.open(WALL + at)
-    book.restore((OpenIncident(each, restored.pending_seconds[each.key]) for each in restored.incidents), at)
+    book.restore(restored.incidents, at)
     return store
 
 
@@ -159,10 +161,8 @@ def test_f62_a_restart_keeps_pending_time_and_downtime_does_not_count(
         pend(book, store, 0, 20)
     after = IncidentBook(rule_set(tmp_path / "rules", hold="30s", slow=""))
     with closing(restart(after, path, 620)) as store:
-        pend(after, store, 620, 625)
-        assert [each.state for each in after.incidents()] == [State.PENDING]
-        pend(after, store, 630, 630)
-        assert [each.state for each in after.incidents()] == [State.FIRING]
+        assert pend(after, store, 620, 625) == [State.PENDING]
+        assert pend(after, store, 630, 630) == [State.FIRING]
 
 
 def test_f62_after_more_than_an_hour_it_starts_afresh(book: IncidentBook, tmp_path: Path) -> None:
@@ -172,10 +172,8 @@ def test_f62_after_more_than_an_hour_it_starts_afresh(book: IncidentBook, tmp_pa
         pend(book, store, 0, 25)
     after = IncidentBook(rule_set(tmp_path / "rules", hold="30s", slow=""))
     with closing(restart(after, path, 25 + 3601)) as store:
-        pend(after, store, 3630, 3655)
-        assert [each.state for each in after.incidents()] == [State.PENDING]
-        pend(after, store, 3660, 3660)
-        assert [each.state for each in after.incidents()] == [State.FIRING]
+        assert pend(after, store, 3630, 3655) == [State.PENDING]
+        assert pend(after, store, 3660, 3660) == [State.FIRING]
 
 
 # F63: what can be wrong with the file.

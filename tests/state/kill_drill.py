@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.pagers import WALL
-from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
-from watchdog.model import Finding, Incident, Severity, State, Subject, Truth
+from watchdog.diagnosis.incidents import IncidentBook
+from watchdog.model import Finding, Severity, Subject, Truth
 from watchdog.notify.alertmanager import AlertmanagerSender
 from watchdog.notify.webhook import WebhookSender
 from watchdog.rule.rule_set import RuleSet, load
@@ -77,7 +77,7 @@ class Life:
         restored = self.store.open(WALL + step * STEP_SECONDS)
         self.book = IncidentBook(loaded)
         at = step * STEP_SECONDS - 1.0
-        self.book.restore((self._stored(one, restored.pending_seconds) for one in restored.incidents), at)
+        self.book.restore(restored.incidents, at)
         alertmanager = AlertmanagerSettings.model_validate({"urls": [url], "heartbeat": False})
         hook = WebhookSettings.model_validate({"url": f"{url}/hook", "name": "hook"})
         self.senders: tuple[Any, ...] = (
@@ -94,15 +94,16 @@ class Life:
         if point == "before the record":
             truths = {rule: Truth.YES if holds else Truth.NO for rule, holds in SCRIPT[step].items()}
             found = [finding(rule, truth, SEVERITY[rule]) for rule, truth in truths.items()]
-            self.transitions = self.book.update(found, at, wall)
+            self.standing = self.book.update(found, at, wall)
         elif point == "after the record":
-            self.store.record(self.transitions)
+            self.store.record(self.standing.transitions)
         elif point == "after the hand-over":
-            self.store.checkpoint(self.book.incidents(), wall, at, ["gpu-0"])
-            lead = self.book.lead()
+            self.store.checkpoint(self.standing.incidents, wall, at, ["gpu-0"])
+            lead = self.standing.lead
             for sender in self.senders:
-                sender.observe(self.book.incidents(), at, wall, {lead} if lead else set())
-        elif self.transitions or step == self.first_step:
+                # Also a lead that outlives its cause is told here: both stories are then whole wherever it dies.
+                sender.observe(self.standing.incidents, at, wall, {lead} if lead else set())
+        elif self.standing.transitions or step == self.first_step:
             # Only then is there anything to send.
             self._wait()
 
@@ -116,8 +117,3 @@ class Life:
         outboxes = [*alertmanager._outboxes, *(each.outbox for each in webhooks._receivers)]
         while not all(each.idle for each in outboxes):
             time.sleep(0.002)
-
-    @staticmethod
-    def _stored(incident: Incident, pending_seconds: Mapping[Any, float]) -> OpenIncident:
-        held = 5.0 if incident.state is State.FIRING else 0.0
-        return OpenIncident(incident, max(held, pending_seconds.get(incident.key, 0.0)))

@@ -68,11 +68,10 @@ def test_only_time_under_watch_counts_as_pending(store: Store, path: Path) -> No
     pending = incident(state=PENDING)
     store.record([change(pending)])
     for second in range(0, 25, 5):
-        store.checkpoint([pending], WALL - 5 + second, second)
+        store.checkpoint([replace(pending, held_seconds=float(second))], WALL - 5 + second, second)
     store.close()
-    restored = reopened(path, WALL + 1800)
-    assert restored.pending_seconds == {pending.key: 20.0}
-    assert restored.incidents == (replace(pending, pending_since=WALL + 1800 - 20),)
+    [restored] = reopened(path, WALL + 1800).incidents
+    assert restored == replace(pending, pending_since=WALL + 1800 - 20, held_seconds=20.0)
 
 
 def test_pending_time_goes_on_over_two_restarts(path: Path) -> None:
@@ -80,26 +79,29 @@ def test_pending_time_goes_on_over_two_restarts(path: Path) -> None:
     with closing(Store(path)) as first:
         first.open(WALL)
         first.record([change(pending)])
-        first.checkpoint([pending], WALL, 100)
-        first.checkpoint([pending], WALL + 7, 107)
+        first.checkpoint([replace(pending, held_seconds=7.0)], WALL + 7, 107)
     with closing(Store(path)) as second:
-        assert second.open(WALL + 60).pending_seconds[pending.key] == 7
+        [taken_up] = second.open(WALL + 60).incidents
+        assert taken_up.held_seconds == 7
         # The steady clock of another boot says something else altogether.
-        second.checkpoint([pending], WALL + 61, 3)
-        second.checkpoint([pending], WALL + 64, 6)
-    assert reopened(path, WALL + 70).pending_seconds[pending.key] == 10
+        second.checkpoint([replace(taken_up, held_seconds=10.0)], WALL + 64, 6)
+    [taken_up] = reopened(path, WALL + 70).incidents
+    assert taken_up.held_seconds == 10
 
 
-def test_a_clock_that_is_set_a_gap_and_the_unknown_do_not_count(store: Store, path: Path) -> None:
+def test_what_the_book_counted_is_kept_and_not_counted_again(store: Store, path: Path) -> None:
     pending = incident(state=PENDING)
     store.record([change(pending)])
-    store.checkpoint([pending], WALL, 0)
-    store.checkpoint([pending], WALL + 3600, 5)
-    store.checkpoint([pending], WALL + 10, 605)
-    store.checkpoint([replace(pending, unknown=True)], WALL + 20, 615)
-    store.checkpoint([pending], WALL + 25, 620)
+    for second in range(0, 625, 5):
+        store.checkpoint([replace(pending, held_seconds=12.5)], WALL + second, second)
     store.close()
-    assert reopened(path, WALL + 30).pending_seconds[pending.key] == 10
+    assert [each.held_seconds for each in reopened(path, WALL + 630).incidents] == [12.5]
+
+
+def test_what_fires_keeps_for_how_long_it_has_held(store: Store, path: Path) -> None:
+    store.record([change(replace(incident(), held_seconds=30.0), PENDING)])
+    store.close()
+    assert [each.held_seconds for each in reopened(path, WALL + 5).incidents] == [30.0]
 
 
 def test_after_more_than_an_hour_all_starts_afresh_and_the_end_is_known(store: Store, path: Path) -> None:

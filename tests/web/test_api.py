@@ -279,7 +279,7 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
     ("changes", "told"),
     [
         ({}, "(3m 20s)"),
-        ({"easing": True}, "(3m 20s); it holds no more, and ends unless it comes back"),
+        ({"ending": True}, "(3m 20s); it holds no more, and ends unless it comes back"),
         ({"unknown": True}, "(3m 20s); it cannot be judged now"),
     ],
 )

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
+from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.judge import Case, judge
 from watchdog.facts import balance
 from watchdog.facts.balance import Load
 from watchdog.facts.fact import by_name
 from watchdog.facts.launch import ServerContext
-from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Subject, Transition
-from watchdog.remedy.order import reconcile
+from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Standing, Subject
 from watchdog.rule.rule_set import RuleSet
 
 # Stands where an incident of one server has its target's name; no target can be called so.
@@ -30,21 +29,18 @@ class Fleet:
         self._book.replace_rules(rules, wall)
         self._rules = tuple(rule for rule in rules.rules if rule.scope is Scope.FLEET)
 
-    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
+    def restore(self, stored: Iterable[Incident], at: float) -> None:
         """Takes up the incidents that a process before this one left."""
         self._book.restore(stored, at)
 
-    def observe(
-        self, snapshots: Iterable[Snapshot], at: float, wall: float
-    ) -> tuple[tuple[Incident, ...], tuple[Transition, ...]]:
-        """One step over the last snapshots: the incidents of the fleet, and what changed."""
+    def observe(self, snapshots: Iterable[Snapshot], at: float, wall: float) -> Standing:
+        """One step over the last snapshots: how the incidents of the fleet stand, and what changed."""
         findings = [
             finding
             for model_name, targets in _by_model(snapshots, at).items()
             for finding in self._judge(model_name, list(targets.values()))
         ]
-        changes = self._book.update(findings, at, wall)
-        return reconcile(self._book.incidents()), changes
+        return self._book.update(findings, at, wall)
 
     def _judge(self, model_name: str, targets: Sequence[Sequence[Readings]]) -> Iterator[Finding]:
         loads = [_load(readings) for readings in targets]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from watchdog.diagnosis.incidents import IncidentBook, OpenIncident
+from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.judge import Case, blind_rules, judge
 from watchdog.diagnosis.readings import read
 from watchdog.facts import balance
@@ -26,7 +26,6 @@ from watchdog.model import (
     Failure,
     Finding,
     Incident,
-    Key,
     Lookup,
     Page,
     Readings,
@@ -36,13 +35,12 @@ from watchdog.model import (
     ServerInfo,
     Severity,
     Snapshot,
+    Standing,
     Subject,
     Target,
-    Transition,
     Verdict,
     failure_text,
 )
-from watchdog.remedy.order import reconcile
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.signals.catalogue import lookup_of
@@ -72,6 +70,7 @@ class Monitor:
         self._cache = SeriesCache(wanted, max_series=max_series, max_line_bytes=max_line_bytes)
         self._history = History()
         self._book = IncidentBook(rules)
+        self._standing = Standing()
         self._baselines: dict[Subject, BaselineKeeper] = {}
         self._watching = Watching()
         self._reachability = Reachability()
@@ -95,13 +94,9 @@ class Monitor:
             scope: tuple(rule for rule in rules.rules if rule.scope is scope) for scope in Scope
         }
 
-    def restore(self, stored: Iterable[OpenIncident], at: float) -> None:
+    def restore(self, stored: Iterable[Incident], at: float) -> None:
         """Takes up the incidents that a process before this one left."""
         self._book.restore(stored, at)
-
-    def pending_seconds(self) -> dict[Key, float]:
-        """How long the rule of each incident has held."""
-        return self._book.pending_seconds()
 
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""
@@ -110,11 +105,9 @@ class Monitor:
         page, failure = self._read(scrape)
         self._take(page, failure, scrape)
         judged = self._judge(page, scrape.at)
-        if page is None:
-            self._book.still_there(scrape.at)
-        transitions = self._book.update(judged.findings, scrape.at, scrape.wall)
+        self._standing = self._book.update(judged.findings, scrape.at, scrape.wall, readable=page is not None)
         self._keep_baselines(scrape.at)
-        return self._snapshot(scrape, page, failure, judged, transitions)
+        return self._snapshot(scrape, page, failure, judged)
 
     def _read(self, scrape: Scrape) -> tuple[Page | None, Failure | None]:
         if scrape.failure is not None:
@@ -146,7 +139,7 @@ class Monitor:
         self._server.learn(layout, self._server_info, bool(resets))
 
     def _last_words(self) -> str:
-        lead = self._book.lead()
+        lead = self._standing.lead
         return lead.rule if lead else "nothing"
 
     def _judge(self, page: Page | None, at: float) -> _Judged:
@@ -231,7 +224,7 @@ class Monitor:
         return layout is not None and any(name in layout.by_name for name in spellings(metric))
 
     def _keep_baselines(self, at: float) -> None:
-        active = self._book.active()
+        active = self._standing.active
         for subject, keeper in self._baselines.items():
             if self._history.overfull:
                 keeper.forget()
@@ -249,14 +242,13 @@ class Monitor:
         page: Page | None,
         failure: Failure | None,
         judged: _Judged,
-        transitions: tuple[Transition, ...],
     ) -> Snapshot:
-        incidents = reconcile(self._book.incidents())
+        standing = self._standing
         return Snapshot(
             target=self.target,
             at=scrape.at,
             wall=scrape.wall,
-            verdict=self._verdict(incidents, page, judged),
+            verdict=self._verdict(page, judged),
             up=page is not None,
             failure=failure,
             scrape_took_seconds=scrape.took_seconds,
@@ -265,21 +257,20 @@ class Monitor:
             failures=dict(self._failures),
             last_success_wall=self._last_success_wall,
             vllm=self._server.vllm(self._server_info),
-            incidents=incidents,
-            lead=self._book.lead(),
+            incidents=standing.incidents,
+            lead=standing.lead,
             readings=tuple(judged.readings),
             blind=tuple(judged.blind),
-            transitions=transitions,
+            transitions=standing.transitions,
             notes=self._notes,
             hints=self._hints,
             rule_errors=dict(self._rule_errors),
         )
 
-    def _verdict(self, incidents: tuple[Incident, ...], page: Page | None, judged: _Judged) -> Verdict:
-        lead = self._book.lead()
-        worst = next((one.severity for one in incidents if one.key == lead), None)
-        if worst is not None:
-            return Verdict.CRITICAL if worst is Severity.CRITICAL else Verdict.DEGRADED
+    def _verdict(self, page: Page | None, judged: _Judged) -> Verdict:
+        lead = self._standing.lead_incident
+        if lead is not None:
+            return Verdict.CRITICAL if lead.severity is Severity.CRITICAL else Verdict.DEGRADED
         if page is None or not self._reachability.page_vllm_series:
             return Verdict.UNKNOWN
         return Verdict.HEALTHY if judged.span_seconds >= LEAST_SECONDS_TO_JUDGE else Verdict.STARTING

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from watchdog.diagnosis.incidents import lead_of
+from watchdog.diagnosis.relations import lead_of
 from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy, State
 from watchdog.remedy.instruction import instruction
 from watchdog.text import scalar_text

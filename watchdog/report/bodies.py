@@ -71,7 +71,7 @@ class IncidentBody(Body):
     severity: Severity = Field(description="How bad it is.")
     state: State = Field(description="Where it stands.")
     unknown: bool = Field(description="True while it cannot be judged: it then neither fires nor resolves.")
-    easing: bool = Field(
+    ending: bool = Field(
         description="True while it fires though its rule says no already: it resolves unless that says yes again."
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
@@ -455,7 +455,7 @@ def incident_body(incident: Incident) -> IncidentBody:
         severity=incident.severity,
         state=incident.state,
         unknown=incident.unknown,
-        easing=incident.easing,
+        ending=incident.ending,
         labels=plain(incident.labels),
         since=time_text(incident.pending_since),
         firing_since=time_text(incident.firing_since),

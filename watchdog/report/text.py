@@ -280,7 +280,7 @@ def standing_text(incident: IncidentBody) -> str:
     """What a reader must know of a cause that is told from an earlier look; empty while it holds."""
     if incident.unknown:
         return "; it cannot be judged now"
-    return "; it holds no more, and ends unless it comes back" if incident.easing else ""
+    return "; it holds no more, and ends unless it comes back" if incident.ending else ""
 
 
 def _runbook(incident: IncidentBody) -> str:

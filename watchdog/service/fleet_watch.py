@@ -8,18 +8,16 @@ from typing import NamedTuple
 
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.fleet import Fleet
-from watchdog.diagnosis.incidents import OpenIncident
-from watchdog.model import Incident, Snapshot, Transition
+from watchdog.model import Incident, Snapshot, Standing
 from watchdog.rule.rule_set import RuleSet
 
 log = logging.getLogger(__name__)
 
 
 class Step(NamedTuple):
-    """What one step found: how incidents stand, what changed, and when (steady and unix seconds)."""
+    """What one step found: how incidents stand, and when (steady and unix seconds)."""
 
-    incidents: tuple[Incident, ...]
-    transitions: tuple[Transition, ...]
+    standing: Standing
     at: float
     wall: float
 
@@ -50,8 +48,9 @@ class FleetWatch:
             with self._step:
                 if self._closed:
                     return
-                self.incidents, changes = self._fleet.observe(snapshots, at, wall)
-                self._publish(Step(self.incidents, changes, at, wall))
+                standing = self._fleet.observe(snapshots, at, wall)
+                self.incidents = standing.incidents
+                self._publish(Step(standing, at, wall))
         except Exception:  # the loop must go on
             self.errors += 1
             log.exception("fleet_cycle_failed")
@@ -66,9 +65,9 @@ class FleetWatch:
         with self._step:
             self._fleet.replace_rules(rules, time.time())
 
-    def restore(self, stored: Iterable[OpenIncident]) -> None:
+    def restore(self, stored: Iterable[Incident]) -> None:
         """Takes up incidents of an earlier life."""
         kept = tuple(stored)
         with self._step:
             self._fleet.restore(kept, steady_seconds())
-            self.incidents = tuple(each.incident for each in kept)
+            self.incidents = kept

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from watchdog import logs
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.fleet import FLEET
-from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.errors import ConfigError, RuleError
 from watchdog.model import Incident, Key, Snapshot, Target, Transition
 from watchdog.notify.announcements import ForgetfulLedger, Ledger
@@ -222,7 +221,7 @@ class Service:
                 watch.close()
             if name not in after:
                 self._schedule.remove(name)
-                self._end(each.incident for each in watch.live())
+                self._end(watch.live())
         self._change_notifiers(old, settings)
         self._receiver = self._receiver_of(settings)
         logs.set_up(settings.log.level, settings.log.format)
@@ -256,31 +255,31 @@ class Service:
         self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
 
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
-        step = Step(snapshot.incidents, snapshot.transitions, snapshot.at, snapshot.wall)
-        self._publish(snapshot.target.name, step, snapshot.news)
+        self._publish(snapshot.target.name, Step(snapshot.standing, snapshot.at, snapshot.wall))
 
     def _all_snapshots(self) -> Collection[Snapshot]:
         """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""
         return tuple(self.snapshots().values()) if self.started else ()
 
     def _publish_fleet(self, step: Step) -> None:
-        self._publish(FLEET, step, None)
+        self._publish(FLEET, step)
 
-    def _publish(self, target: str, step: Step, leads: Collection[Key] | None) -> None:
+    def _publish(self, target: str, step: Step) -> None:
         """Keeps and tells what one step found; called from the threads of many targets."""
+        standing = step.standing
         if self._store is not None:
-            self._store.record(step.transitions)
-            self._store.checkpoint(step.incidents, step.wall, step.at, [target])
-        present = {incident.key for incident in step.incidents}
-        ended = [each.incident for each in step.transitions if each.incident.key not in present]
-        self._notifiers.observe((*step.incidents, *ended), step.at, step.wall, leads)
+            self._store.record(standing.transitions)
+            self._store.checkpoint(standing.incidents, step.wall, step.at, [target])
+        present = {incident.key for incident in standing.incidents}
+        ended = [each.incident for each in standing.transitions if each.incident.key not in present]
+        self._notifiers.observe((*standing.incidents, *ended), step.at, step.wall, standing.pageable)
 
     def _take_up(self) -> None:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""
         kept, ends = self._restored.split(self._knows, time.time())
         for watch in self._all():
-            watch.restore(self._ongoing(kept, watch.target.name))
-        self._fleet.restore(self._ongoing(kept, FLEET))
+            watch.restore(each for each in kept if each.key.target == watch.target.name)
+        self._fleet.restore(each for each in kept if each.key.target == FLEET)
         if self._store is not None:
             self._store.record(ends)
         ended = (*self._restored.ended, *(each.incident for each in ends))
@@ -289,13 +288,6 @@ class Service:
 
     def _knows(self, key: Key) -> bool:
         return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
-
-    def _ongoing(self, incidents: Iterable[Incident], target: str) -> Iterator[OpenIncident]:
-        """Those of one target, as its watch takes them up."""
-        seconds = self._restored.pending_seconds
-        return (
-            OpenIncident(each, seconds.get(each.key, 0.0)) for each in incidents if each.key.target == target
-        )
 
     def _end(self, incidents: Iterable[Incident]) -> None:
         """Resolves what belongs to a target that is watched no more."""

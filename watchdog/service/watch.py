@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.incidents import OpenIncident
 from watchdog.diagnosis.target import Monitor
-from watchdog.model import Scrape, Snapshot, State, Target, Verdict
+from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.settings.model import ScrapeSettings
@@ -53,7 +52,7 @@ class Watch:
         self._raised_in_a_row = 0
         self._step = threading.Lock()
         self._closed = False
-        self._taken_up: list[OpenIncident] = []
+        self._taken_up: list[Incident] = []
         self._facts_due_at = float("-inf")
 
     def cycle(self) -> None:
@@ -99,7 +98,7 @@ class Watch:
             self._rules = rules
             self._monitor.replace_rules(rules, self._wall())
 
-    def restore(self, incidents: Iterable[OpenIncident]) -> None:
+    def restore(self, incidents: Iterable[Incident]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
             self._taken_up = list(incidents)
@@ -110,17 +109,12 @@ class Watch:
         self.snapshot = before.snapshot
         self.restore(before.live())
 
-    def live(self) -> list[OpenIncident]:
+    def live(self) -> list[Incident]:
         """The incidents that are not over, as another watch can take them up."""
         with self._step:
             if self.snapshot is None:
                 return self._taken_up
-            pending = self._monitor.pending_seconds()
-            return [
-                OpenIncident(each, pending.get(each.key, 0.0))
-                for each in self.snapshot.incidents
-                if each.state is not State.RESOLVED
-            ]
+            return [each for each in self.snapshot.incidents if each.state is not State.RESOLVED]
 
     def close(self) -> None:
         """Gives the connection back; what is being published is waited for, a scrape under way never published."""

@@ -32,7 +32,7 @@ def dump_incident(incident: Incident) -> str:
         "symptoms": incident.symptoms,
         "explained_by": incident.explained_by,
         "unknown": incident.unknown,
-        "easing": incident.easing,
+        "ending": incident.ending,
     }
     return json.dumps(data, separators=(",", ":"))
 
@@ -63,7 +63,7 @@ def _incident(data: Mapping[str, Any]) -> Incident:
         symptoms=tuple(map(str, data["symptoms"])),
         explained_by=tuple(map(str, data["explained_by"])),
         unknown=bool(data["unknown"]),
-        easing=bool(data.get("easing")),
+        ending=bool(data.get("ending", data.get("easing"))),
     )
 
 

@@ -6,11 +6,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from watchdog.diagnosis.incidents import GAP_SECONDS
 from watchdog.model import Incident, Key, State, Transition
 from watchdog.state.database import Database, Health
 from watchdog.state.incident_text import dump_incident, load_incident
@@ -31,13 +30,12 @@ class Restored:
     """What was known when the last run ended.
 
     `incidents` are pending and firing ones, fit to go on with: the `pending_since` of a pending one is moved
-    so that only time under watch counts. `ended` are those that ended lately, or in a long absence: senders
+    so that only time under watch shows. `ended` are those that ended lately, or in a long absence: senders
     must hear of them, for the end may not have been told. `last_seen` is unix time.
     """
 
     incidents: tuple[Incident, ...] = ()
     ended: tuple[Incident, ...] = ()
-    pending_seconds: Mapping[Key, float] = field(default_factory=dict)
     last_seen: float | None = None
 
     def split(
@@ -49,16 +47,6 @@ class Restored:
         return kept, tuple(Transition.end_of(each, wall) for each in gone)
 
 
-@dataclass(slots=True)
-class _Watched:
-    """An open incident as this run follows it: `at` is when its pending time was last counted."""
-
-    target: str
-    pending_seconds: float
-    at: float
-    written_at: float = float("-inf")
-
-
 class Store:
     """Incidents on disk, or in memory where `path` is None or the disk fails. For many threads; never raises."""
 
@@ -67,7 +55,8 @@ class Store:
         self._retention_seconds = retention_days * 86400
         self._max_incidents = max_incidents
         self._lock = threading.Lock()
-        self._watched: dict[str, _Watched] = {}
+        # When each open incident was last written (monotonic), by its target.
+        self._written_at: dict[str, dict[Key, float]] = {}
 
     @property
     def health(self) -> Health:
@@ -88,11 +77,6 @@ class Store:
             "state_opened",
             extra={"mode": self.health.mode, "open": len(restored.incidents), "ended": len(restored.ended)},
         )
-        with self._lock:
-            self._watched = {
-                _text(key): _Watched(key.target, seconds, float("inf"))
-                for key, seconds in restored.pending_seconds.items()
-            }
         return restored
 
     def record(self, transitions: Iterable[Transition]) -> None:
@@ -109,40 +93,35 @@ class Store:
         self._database.write(work)
         with self._lock:
             for change in changes:
-                if change.incident.state is State.RESOLVED or change.before is None:
-                    self._watched.pop(_text(change.incident.key), None)
+                if change.incident.state is State.RESOLVED:
+                    self._forget(change.incident.key)
 
     def checkpoint(
-        self,
-        incidents: Iterable[Incident],
-        wall: float,
-        at: float | None = None,
-        targets: Collection[str] | None = None,
+        self, incidents: Iterable[Incident], wall: float, at: float, targets: Collection[str] = ()
     ) -> None:
-        """Notes that we live and how long each pending incident has held; call it at every step.
+        """Notes that we live, and how each open incident stands; call it at every step.
 
         `targets` are those that `incidents` speak for: a pending incident of theirs that is not among them is
-        over. `at` is monotonic; without it wall time is taken, and a clock that is set counts.
+        over. `at` is monotonic.
         """
-        present = [incident for incident in incidents if incident.state is not State.RESOLVED]
-        moment = wall if at is None else at
-        speaks_for = {incident.key.target for incident in present} | set(targets or ())
+        present = {each.key: each for each in incidents if each.state is not State.RESOLVED}
+        speaks_for = {key.target for key in present} | set(targets)
         with self._lock:
-            self._unwatch(speaks_for, {_text(each.key) for each in present})
-            writes = [(each, self._watch(each, moment)) for each in present]
+            due = [each for each in present.values() if self._is_due(each, at)]
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (wall,))
-            for incident, watched in writes:
-                if incident.state is State.PENDING or moment - watched.written_at >= _FIRING_REWRITE_SECONDS:
-                    _refresh(connection, incident, watched.pending_seconds, wall)
-            _drop_pending(connection, speaks_for, {_text(incident.key) for incident in present})
+            for incident in due:
+                _refresh(connection, incident, wall)
+            _drop_pending(connection, speaks_for, {_text(key) for key in present})
 
         self._database.write(work)
         with self._lock:
-            for _, watched in writes:
-                if moment - watched.written_at >= _FIRING_REWRITE_SECONDS:
-                    watched.written_at = moment
+            for incident in due:
+                self._written_at.setdefault(incident.key.target, {})[incident.key] = at
+            for target in speaks_for:
+                for key in [key for key in self._written_at.get(target, ()) if key not in present]:
+                    self._forget(key)
 
     def query(
         self,
@@ -189,23 +168,16 @@ class Store:
     def _rows(self, statement: str, values: Sequence[str | float]) -> list[tuple[Any, ...]]:
         return self._database.read(lambda connection: connection.execute(statement, values).fetchall(), [])
 
-    def _watch(self, incident: Incident, at: float) -> _Watched:
-        key = _text(incident.key)
-        watched = self._watched.get(key)
-        if watched is None:
-            watched = self._watched[key] = _Watched(incident.key.target, 0.0, at)
-        elif incident.state is State.PENDING and not incident.unknown:
-            elapsed_seconds = at - watched.at
-            watched.pending_seconds += elapsed_seconds if 0 < elapsed_seconds <= GAP_SECONDS else 0.0
-        watched.at = at
-        return watched
+    def _is_due(self, incident: Incident, at: float) -> bool:
+        """Whether to write it again: while it is pending, so that its time is kept, each step."""
+        written_at = self._written_at.get(incident.key.target, {}).get(incident.key, float("-inf"))
+        return incident.state is State.PENDING or at - written_at >= _FIRING_REWRITE_SECONDS
 
-    def _unwatch(self, targets: Collection[str], present: Collection[str]) -> None:
-        gone = [
-            key for key, watched in self._watched.items() if watched.target in targets and key not in present
-        ]
-        for key in gone:
-            del self._watched[key]
+    def _forget(self, key: Key) -> None:
+        of_target = self._written_at.get(key.target, {})
+        of_target.pop(key, None)
+        if not of_target:
+            self._written_at.pop(key.target, None)
 
     def _prune(self, connection: sqlite3.Connection, wall: float) -> None:
         """Drops what ended long ago, and the oldest ends where there are too many; never what fires."""
@@ -279,9 +251,9 @@ def _write(
 ) -> None:
     """An upsert, not a replacement, which would take the transitions with it."""
     connection.execute(
-        "INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "INSERT INTO incidents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
         "state = excluded.state, changed_at = excluded.changed_at, resolved_at = excluded.resolved_at, "
-        "seen_at = excluded.seen_at, body = excluded.body",
+        "pending_seconds = excluded.pending_seconds, seen_at = excluded.seen_at, body = excluded.body",
         (
             identity,
             _text(incident.key),
@@ -290,6 +262,7 @@ def _write(
             str(incident.state),
             changed_at,
             incident.resolved_at if incident.state is State.RESOLVED else None,
+            incident.held_seconds,
             changed_at,
             body,
         ),
@@ -305,12 +278,12 @@ def _is_recorded(connection: sqlite3.Connection, incident: Incident) -> bool:
     return found.fetchone() is not None
 
 
-def _refresh(connection: sqlite3.Connection, incident: Incident, pending_seconds: float, wall: float) -> None:
+def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) -> None:
     body = dump_incident(incident)
     updated = connection.execute(
         "UPDATE incidents SET pending_seconds = ?, seen_at = ?, body = ?, state = ? "
         "WHERE key = ? AND state <> 'resolved'",
-        (pending_seconds, wall, body, str(incident.state), _text(incident.key)),
+        (incident.held_seconds, wall, body, str(incident.state), _text(incident.key)),
     )
     if updated.rowcount == 0:
         since = incident.firing_since if incident.firing_since is not None else incident.pending_since
@@ -333,19 +306,18 @@ def _restore(connection: sqlite3.Connection, wall: float) -> Restored:
         "SELECT body, pending_seconds, seen_at FROM incidents WHERE state <> 'resolved' ORDER BY changed_at"
     ).fetchall()
     incidents: list[Incident] = []
-    pending_seconds: dict[Key, float] = {}
-    for body, seconds, seen_at in rows:
+    for body, held_seconds, seen_at in rows:
         incident = _loaded(body)
         if incident is None:
             continue
         if incident.state is State.PENDING:
             if last_seen is not None and last_seen - seen_at > _PENDING_SEEN_WITHIN_SECONDS:
                 continue
-            incident = replace(incident, pending_since=wall - seconds)
-        pending_seconds[incident.key] = seconds
-        incidents.append(incident)
+            incident = replace(incident, pending_since=wall - held_seconds)
+        # The column, which bodies of earlier versions rely on.
+        incidents.append(replace(incident, held_seconds=held_seconds))
     ended = _ended_lately(connection, wall if last_seen is None else last_seen)
-    return Restored(tuple(incidents), ended, pending_seconds, last_seen)
+    return Restored(tuple(incidents), ended, last_seen)
 
 
 def _end_all(connection: sqlite3.Connection, last_seen: float) -> None:

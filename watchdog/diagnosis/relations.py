@@ -1,0 +1,63 @@
+"""How incidents of one moment stand to each other: which explains which, and which of them leads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from watchdog.model import SEVERITY_RANK, Incident, Key, Severity
+from watchdog.rule.rule_set import RuleSet
+
+
+def explains(rules: RuleSet, cause: Key, effect: Key) -> bool:
+    """Whether a rule's firing on one subject explains another's: on the same engine, or where one is target-wide."""
+    rule = rules.find(cause.rule)
+    if rule is None or effect.rule not in rule.explains or cause.target != effect.target:
+        return False
+    return _is_wide(cause) or _is_wide(effect) or cause[2:] == effect[2:]
+
+
+def is_explained_by(rules: RuleSet, effect: Incident, cause: Incident) -> bool:
+    """Whether one incident is a symptom of another.
+
+    An info incident explains info only: it cannot lead, so it must not take the lead from what people feel.
+    """
+    if cause.severity is Severity.INFO and effect.severity is not Severity.INFO:
+        return False
+    # What cannot be seen now is explained by why it cannot: a target that is down, a page without series.
+    unseen = effect.unknown and not cause.unknown and _is_wide(cause.key) and not _is_wide(effect.key)
+    return unseen or explains(rules, cause.key, effect.key)
+
+
+def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
+    """The firing incidents with what each explains and is explained by among them."""
+    by_engine: dict[tuple[str, ...], list[Incident]] = {}
+    for incident in firing:
+        by_engine.setdefault(incident.key[2:], []).append(incident)
+    wide = by_engine.get(("", ""), [])
+    result = []
+    for incident in firing:
+        # Engines explain nothing of each other, so each need not be held against all.
+        near = firing if _is_wide(incident.key) else [*wide, *by_engine[incident.key[2:]]]
+        symptoms = {other.key.rule for other in near if is_explained_by(rules, other, incident)}
+        causes = {other.key.rule for other in near if is_explained_by(rules, incident, other)}
+        result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))
+    return result
+
+
+def lead_of(firing: Sequence[Incident]) -> Key | None:
+    """The unexplained cause of the worst severity, then the one that explains most, then the oldest.
+
+    Where all that fires is explained by what has just ended, the same order finds what is left to show.
+    None where nothing of warning or above fires.
+    """
+    grave = [one for one in firing if one.severity is not Severity.INFO]
+    candidates = [one for one in grave if not one.explained_by] or grave
+    if not candidates:
+        return None
+    return min(
+        candidates,
+        key=lambda one: (SEVERITY_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
+    ).key
+
+
+def _is_wide(key: Key) -> bool:
+    return not (key.model_name or key.engine)
