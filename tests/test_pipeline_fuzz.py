@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import TypeAdapter
 
 from tests.a_service import AService
 from tests.a_site import Answer, Site, a_site
@@ -20,6 +21,7 @@ from watchdog.diagnosis.target import Monitor
 from watchdog.model import (
     Expectations,
     Failure,
+    Incident,
     ModelShape,
     Objectives,
     Reason,
@@ -36,8 +38,8 @@ from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read
 from watchdog.signals.catalogue import signal_names
-from watchdog.state.incident_text import dump_incident, load_incident
 
+INCIDENT = TypeAdapter(Incident)
 SAMPLE_PAGES = sorted(SAMPLES.glob("*.prom"))
 NAME = "fuzzed"
 WALL = 1_790_000_000.0
@@ -156,7 +158,7 @@ def check_snapshot(snapshot: Snapshot, rules: RuleSet) -> None:
     for incident in snapshot.incidents:
         assert incident.key.target == NAME
         assert rules.find(incident.key.rule) is not None
-        assert load_incident(dump_incident(incident)).key == incident.key
+        assert INCIDENT.validate_json(INCIDENT.dump_json(incident)) == incident
         assert incident.resolved_at is None or incident.resolved_at >= (
             incident.firing_since or incident.pending_since
         )

@@ -63,7 +63,7 @@ def render(expression: Expression, lookup: Lookup) -> Evidence:
     values = {name: finite(lookup(name)) for name in expression.names} | dict(expression.parameters)
     holds = expression.is_clause and expression.truth(lookup) is Truth.YES
     text = expression.shown.held(values, lookup) if holds else expression.shown.whole(values)
-    return Evidence(expression.text, MappingProxyType(values), " ".join(text.split()))
+    return Evidence(expression.text, values, " ".join(text.split()))
 
 
 def _no_truth(_lookup: Lookup) -> Truth:

@@ -1,5 +1,6 @@
 """The memory that survives a restart: incidents, their changes of state with evidence, and what was sent."""
 
+import json
 import logging
 import secrets
 import sqlite3
@@ -10,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
 from watchdog.model import Incident, Key, State, Transition
 from watchdog.state.database import Database, Health
-from watchdog.state.incident_text import dump_incident, load_incident
 from watchdog.text import scalar_text
 
 _log = logging.getLogger(__name__)
@@ -23,6 +26,7 @@ LONGEST_ABSENCE_SECONDS = 3600.0
 _FIRING_REWRITE_SECONDS = 15.0
 _PENDING_SEEN_WITHIN_SECONDS = 300.0
 _TRANSITIONS_SHOWN = 1000
+_INCIDENT = TypeAdapter(Incident)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +238,7 @@ def _record(connection: sqlite3.Connection, change: Transition) -> None:
         if row is None and _is_recorded(connection, incident):
             return
     identity: int = row[0] if row else secrets.randbits(62)
-    body = dump_incident(incident)
+    body = _body(incident)
     _write(connection, identity, incident, body, change.at)
     number = connection.execute(
         "SELECT coalesce(max(number), 0) + 1 FROM transitions WHERE incident = ?", (identity,)
@@ -279,7 +283,7 @@ def _is_recorded(connection: sqlite3.Connection, incident: Incident) -> bool:
 
 
 def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) -> None:
-    body = dump_incident(incident)
+    body = _body(incident)
     updated = connection.execute(
         "UPDATE incidents SET pending_seconds = ?, seen_at = ?, body = ?, state = ? "
         "WHERE key = ? AND state <> 'resolved'",
@@ -342,10 +346,20 @@ def _ended_lately(connection: sqlite3.Connection, around: float) -> tuple[Incide
     return tuple(last.values())
 
 
-def _loaded(body: str) -> Incident | None:
+def _body(incident: Incident) -> str:
+    """The incident as JSON; numbers that JSON does not have become null."""
     try:
-        return load_incident(body)
-    except ValueError as error:
+        return _INCIDENT.dump_json(incident).decode()
+    except PydanticSerializationError:
+        # Half of a surrogate pair somewhere in its texts: it is kept with a `?` there.
+        return scalar_text(json.dumps(_INCIDENT.dump_python(incident, mode="json"), ensure_ascii=False))
+
+
+def _loaded(body: str) -> Incident | None:
+    """What `_body` wrote, in this version or another: fields that are not known are passed over."""
+    try:
+        return _INCIDENT.validate_json(body)
+    except ValidationError as error:
         _log.warning("incident_unreadable", extra={"error": str(error)})
         return None
 
