@@ -30,7 +30,7 @@ from watchdog.model import (
     Verdict,
     VllmIdentity,
 )
-from watchdog.notify.receiver import AlertReceiver, Received
+from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
@@ -305,7 +305,7 @@ class AService:
         """The faults it was given."""
         return self.faults
 
-    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, payload: Mapping[str, Any]) -> Answer:
         """What the receiver says."""
         return self.receiver.receive(payload, self.last, NOW)
 

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from tests.waiting import WAIT_SECONDS
+from watchdog.diagnosis.relations import lead_of
 from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State
+from watchdog.notify.announcements import Ledger, MemoryLedger, memory_ledger
+from watchdog.notify.notifiers import Notifiers
+from watchdog.settings.model import (
+    AlertmanagerSettings,
+    ScrapeSettings,
+    Settings,
+    WebhookSettings,
+    WebSettings,
+)
 
 WALL = 1_700_000_000.0
 
@@ -61,6 +71,60 @@ def incident(
 
 def resolved(resolved_at: float, rule: str = "kv-pool-exhausted", **others: Any) -> Incident:
     return incident(rule, State.RESOLVED, resolved_at=resolved_at, **others)
+
+
+class Senders(Notifiers):
+    """Notifiers that hear who leads each target as an incident book would say it, unless the test says it."""
+
+    def observe(
+        self,
+        incidents: Iterable[Incident],
+        at: float,
+        wall: float,
+        pageable: Collection[Key] | None = None,
+    ) -> None:
+        standing = tuple(incidents)
+        super().observe(standing, at, wall, leads(standing) if pageable is None else pageable)
+
+
+class Ledgers(dict[str, Ledger]):
+    """Ledgers by the name of who keeps them, for lives that follow each other: call it as a store's `ledger`."""
+
+    def __missing__(self, sender: str) -> Ledger:
+        self[sender] = MemoryLedger()
+        return self[sender]
+
+    def __call__(self, sender: str) -> Ledger:
+        return self[sender]
+
+
+def leads(incidents: Sequence[Incident]) -> set[Key]:
+    firing = [one for one in incidents if one.state is State.FIRING]
+    found = [
+        lead_of([one for one in firing if one.key.target == name])
+        for name in {one.key.target for one in firing}
+    ]
+    return {key for key in found if key is not None}
+
+
+def senders(
+    alertmanager: Mapping[str, Any] | None = None,
+    webhooks: Sequence[Mapping[str, Any]] = (),
+    *,
+    external_url: str | None = "http://watchdog.example",
+    interval_seconds: float = 5.0,
+    ledgers: Callable[[str], Ledger] = memory_ledger,
+) -> Senders:
+    """The senders of a configuration, with no heartbeat unless it is asked for."""
+    settings = Settings().model_copy(
+        update={
+            "alertmanager": AlertmanagerSettings.model_validate({"heartbeat": False, **(alertmanager or {})}),
+            "webhooks": [WebhookSettings.model_validate(each) for each in webhooks],
+            "web": WebSettings.model_construct(external_url=external_url),
+            "scrape": ScrapeSettings.model_construct(interval_seconds=interval_seconds),
+        }
+    )
+    return Senders(settings, ledgers)
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,7 @@ class House:
         snapshot = self._snapshots[name] = monitor.observe(scrape)
         self._store.record(snapshot.transitions)
         self._store.checkpoint(snapshot.incidents, snapshot.wall, snapshot.at, [name])
-        leads = {snapshot.lead} if snapshot.lead is not None else set()
-        self._notifiers.observe(snapshot.incidents, snapshot.at, snapshot.wall, leads)
+        self._notifiers.observe(snapshot.incidents, snapshot.at, snapshot.wall, snapshot.pageable)
 
     def forget(self, name: str) -> None:
         """A target is watched no more."""

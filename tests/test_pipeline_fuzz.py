@@ -32,14 +32,14 @@ from watchdog.model import (
     State,
     Target,
 )
-from watchdog.notify.alert import AlertBuilder, compact_json, dump_alert
+from watchdog.notify.alert import Alert, AlertBuilder
 from watchdog.report.bodies import DiagnosisBody
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read
 from watchdog.signals.catalogue import signal_names
 
-INCIDENT = TypeAdapter(Incident)
+INCIDENT, ALERT = TypeAdapter(Incident), TypeAdapter(Alert)
 SAMPLE_PAGES = sorted(SAMPLES.glob("*.prom"))
 NAME = "fuzzed"
 WALL = 1_790_000_000.0
@@ -165,7 +165,7 @@ def check_snapshot(snapshot: Snapshot, rules: RuleSet) -> None:
         alert = builder.build(incident, snapshot.wall)
         assert set(alert.labels) <= {"alertname", "rule", "severity", "target", "cluster", *FROM_TARGETS}
         assert alert.labels["target"] == NAME
-        assert json.loads(compact_json(dump_alert(alert)))
+        assert ALERT.validate_json(ALERT.dump_json(alert)) == alert
         assert (incident.state is State.RESOLVED) == (incident.resolved_at is not None)
 
 

@@ -15,21 +15,18 @@ import pytest
 import yaml
 
 from tests.contract.programs import ROOT, Alertmanager, run
-from tests.pagers import Inbox, Post, incident, running
+from tests.pagers import Inbox, Post, Senders, incident, running, senders
 from tests.waiting import until
 from tests.watching import monitor, shipped_rules
 from watchdog.model import Severity, State
-from watchdog.notify.alertmanager import AlertmanagerSender
-from watchdog.notify.webhook import WebhookSender
 from watchdog.scrape.recording import read, thin
-from watchdog.settings.model import AlertmanagerSettings, WebhookSettings
 
 RECORDING = ROOT / "tests" / "recordings" / "h200-kv-pool-exhausted.jsonl.xz"
 
 
-def sender(*urls: str, **others: Any) -> AlertmanagerSender:
-    given = {"urls": list(urls), "heartbeat": False, "resend_seconds": 1, **others}
-    return AlertmanagerSender(AlertmanagerSettings.model_validate(given), "http://w", interval_seconds=0.5)
+def sender(*urls: str, **others: Any) -> Senders:
+    given = {"urls": list(urls), "resend_seconds": 1, **others}
+    return senders(given, external_url="http://w", interval_seconds=0.5)
 
 
 def firing(**others: Any) -> Any:
@@ -207,12 +204,11 @@ def test_a_watchdog_that_is_gone_leaves_alerts_that_end_by_themselves(tmp_path: 
 def test_a_bad_alert_costs_the_others_nothing(tmp_path: Path) -> None:
     """The real one refuses an alert without any label; ours always have some, so the bad one is put in by hand."""
     with pair(tmp_path) as (_, real), running(sender(real.url)) as alertmanager:
-        outbox = alertmanager._outboxes[0]
+        alertmanagers = alertmanager._alertmanagers
+        outbox = alertmanagers._outboxes[0]
         good = [firing(target=f"t{number}") for number in range(5)]
-        body = replace(good[0], severity=Severity.WARNING)
-        with alertmanager._lock:
-            alert = alertmanager._builder.build(body, time.time())
-            alertmanager._queue("bad", replace(alert, labels={"no name": "x"}), 0, time.time())
+        alert = alertmanagers._builder.build(replace(good[0], severity=Severity.WARNING), time.time())
+        alertmanagers._queue("bad", replace(alert, labels={"no name": "x"}), time.time())
         alertmanager.observe(good, time.monotonic(), time.time(), {one.key for one in good})
         until(lambda: outbox.statistics().sent == 5)
         assert len(real.alerts()) == 5
@@ -220,9 +216,8 @@ def test_a_bad_alert_costs_the_others_nothing(tmp_path: Path) -> None:
 
 
 def test_our_webhook_message_has_the_form_of_alertmanagers_own(tmp_path: Path) -> None:
-    hook = WebhookSettings.model_validate({"url": "http://127.0.0.1:1", "name": "hook"})
     with pair(tmp_path) as (theirs, real), Inbox() as ours:
-        direct = WebhookSender([hook.model_copy(update={"url": ours.url})], "http://w")
+        direct = senders(webhooks=[{"url": ours.url, "name": "hook"}], external_url="http://w")
         one = firing()
         with running(sender(real.url)) as alertmanager, running(direct):
             observe(alertmanager, one)

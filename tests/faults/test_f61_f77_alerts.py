@@ -4,6 +4,7 @@ import itertools
 import json
 import multiprocessing
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pagers import WALL, Inbox, Pager, Post, Reply, incident, resolved, running, unix
+from tests.pagers import WALL, Inbox, Pager, Post, Reply, Senders, incident, resolved, running, senders, unix
 from tests.servers import closed_port
 from tests.state.kill_drill import POINTS, SCRIPT, STEP_SECONDS, finding, live, rule_set
 from tests.waiting import until
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.model import Evidence, Key, Severity, State, Transition, Truth
-from watchdog.notify.alertmanager import AlertmanagerSender
+from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
 from watchdog.rule.rule import evaluate
 from watchdog.rule.rule_set import load
-from watchdog.settings.model import AlertmanagerSettings
 from watchdog.state.database import SCHEMA_VERSION
 from watchdog.state.store import FILE_NAME, Store
 
@@ -30,17 +30,15 @@ FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.state.kill_drill"])
 
 
-def sender(*urls: str, **others: Any) -> AlertmanagerSender:
-    ledgers = {"ledgers": others.pop("ledgers")} if "ledgers" in others else {}
-    given = {"urls": list(urls), "heartbeat": False, **others}
-    return AlertmanagerSender(AlertmanagerSettings.model_validate(given), "http://w", **ledgers)
+def sender(*urls: str, ledgers: Callable[[str], Ledger] = memory_ledger, **others: Any) -> Senders:
+    return senders({"urls": list(urls), **others}, external_url="http://w", ledgers=ledgers)
 
 
-def told(alertmanager: AlertmanagerSender, position: int = 0) -> int:
+def told(alertmanager: Senders, position: int = 0) -> int:
     return alertmanager.statistics()[position].sent
 
 
-def eventually_told(alertmanager: AlertmanagerSender, count: int) -> None:
+def eventually_told(alertmanager: Senders, count: int) -> None:
     until(lambda: told(alertmanager) == count)
 
 
@@ -505,7 +503,7 @@ def test_f73_a_cycle_that_stalls_for_less_than_four_intervals_resolves_nothing()
 def test_f73_an_alert_that_waited_too_long_is_not_sent_as_one_that_ended() -> None:
     with Pager(lambda: WALL + 999) as pager:
         alertmanager = sender(pager.url, resend_seconds=0.05)
-        alertmanager._horizon_seconds = 0.2
+        alertmanager._alertmanagers._horizon_seconds = 0.2
         alertmanager.observe([incident()], 0, WALL)
         time.sleep(0.3)
         with running(alertmanager):

@@ -14,7 +14,19 @@ import trustme
 from hypothesis import given, strategies
 from hypothesis import settings as hypothesis_settings
 
-from tests.pagers import WALL, Inbox, Pager, Reply, incident, resolved, running, unix
+from tests.pagers import (
+    WALL,
+    Inbox,
+    Ledgers,
+    Pager,
+    Reply,
+    Senders,
+    incident,
+    resolved,
+    running,
+    senders,
+    unix,
+)
 from tests.servers import Server, answer, closed_port, drip, hang, request, send, serving
 from tests.waiting import until
 from watchdog.http.post import Poster
@@ -25,23 +37,17 @@ from watchdog.notify.alert import (
     clean_labels,
     fingerprint,
     incident_url,
-    leads,
 )
-from watchdog.notify.alertmanager import AlertmanagerSender
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
-from watchdog.settings.model import AlertmanagerSettings, Endpoint
+from watchdog.settings.model import Endpoint
 from watchdog.text import timestamp
 
 
-def sender(*urls: str | dict[str, Any], **others: Any) -> AlertmanagerSender:
-    given_settings = {"heartbeat": False} | {k: v for k, v in others.items() if k not in {"external_url"}}
-    return AlertmanagerSender(
-        AlertmanagerSettings.model_validate({"urls": list(urls), **given_settings}),
-        others.get("external_url", "http://watchdog.example:9847/"),
-    )
+def sender(*urls: str | dict[str, Any], **others: Any) -> Senders:
+    return senders({"urls": list(urls), **others})
 
 
-def eventually_sent(alertmanager: AlertmanagerSender, count: int) -> None:
+def eventually_sent(alertmanager: Senders, count: int) -> None:
     until(lambda: alertmanager.statistics()[0].sent == count)
 
 
@@ -137,23 +143,6 @@ def test_times_are_rfc_3339_in_utc_whatever_the_clock_says() -> None:
     assert timestamp(-1e18) == "0001-01-01T00:00:00.000Z"
 
 
-def test_the_lead_is_the_gravest_then_the_widest_then_the_oldest() -> None:
-    critical = incident("a", since=WALL + 9)
-    warning = incident("b", severity=Severity.WARNING, symptoms=("x", "y"))
-    symptom = incident("c", explained_by=("a",))
-    info = incident("d", severity=Severity.INFO, target="gpu-1")
-    assert leads([warning, symptom, critical, info]) == {critical.key}
-    wider = incident("e", since=WALL + 99, symptoms=("x",))
-    assert leads([critical, wider]) == {wider.key}
-    older = incident("z")
-    assert leads([critical, older]) == {older.key}
-    assert leads([incident("a", State.PENDING)]) == set()
-    assert leads([incident(target="gpu-0"), incident(target="gpu-1")]) == {
-        Key("kv-pool-exhausted", "gpu-0", "m", "0"),
-        Key("kv-pool-exhausted", "gpu-1", "m", "0"),
-    }
-
-
 def test_what_fires_is_sent_at_once_and_again_each_minute() -> None:
     with Pager(lambda: WALL) as pager, running(sender(pager.url)) as alertmanager:
         for second in range(0, 125, 5):
@@ -168,19 +157,14 @@ def test_what_fires_is_sent_at_once_and_again_each_minute() -> None:
 
 
 def test_a_slow_interval_stretches_the_time_an_alert_lives() -> None:
-    settings = AlertmanagerSettings.model_validate({"urls": [], "heartbeat": False})
     with Inbox() as inbox:
-        settings = settings.model_copy(update={"urls": sender_urls(inbox.url)})
-        with running(AlertmanagerSender(settings, None, interval_seconds=120)) as alertmanager:
+        slow = senders({"urls": [inbox.url]}, external_url=None, interval_seconds=120)
+        with running(slow) as alertmanager:
             alertmanager.observe([incident()], 0, WALL)
             inbox.wait_for(1)
         alert = alerts_of(inbox)[0]
         assert unix(alert["endsAt"]) == WALL + 480
         assert "generatorURL" not in alert
-
-
-def sender_urls(*urls: str) -> list[Any]:
-    return AlertmanagerSettings.model_validate({"urls": list(urls)}).urls
 
 
 def test_an_end_is_sent_at_once_and_for_fifteen_minutes() -> None:
@@ -223,7 +207,7 @@ def test_pending_info_and_symptoms_are_not_sent_and_the_lead_is() -> None:
 def test_who_leads_may_be_said_by_the_caller() -> None:
     pair = [incident("a"), incident("b")]
     with Inbox() as inbox, running(sender(inbox.url)) as alertmanager:
-        alertmanager.observe(pair, 0, WALL, lead_keys={pair[1].key})
+        alertmanager.observe(pair, 0, WALL, pageable={pair[1].key})
         inbox.wait_for(1)
     assert [alert["labels"]["rule"] for alert in alerts_of(inbox)] == ["b"]
 
@@ -268,15 +252,11 @@ def test_a_graver_incident_adds_an_alert_and_a_milder_one_ends_it() -> None:
 
 
 def test_new_external_labels_end_the_alert_with_the_old_ones() -> None:
-    from watchdog.notify.announcements import ForgetfulLedger
-
-    ledger = ForgetfulLedger()
+    ledgers = Ledgers()
     with Inbox() as inbox:
         for labels in ({"cluster": "old"}, {"cluster": "new"}):
-            settings = AlertmanagerSettings.model_validate(
-                {"urls": [inbox.url], "external_labels": labels, "heartbeat": False}
-            )
-            with running(AlertmanagerSender(settings, None, ledgers=lambda _: ledger)) as alertmanager:
+            given = {"urls": [inbox.url], "external_labels": labels}
+            with running(senders(given, ledgers=ledgers)) as alertmanager:
                 alertmanager.observe([incident()], 0, WALL + 1)
         states = {(each["labels"]["cluster"], unix(each["endsAt"]) > WALL + 2) for each in alerts_of(inbox)}
     assert states == {("old", True), ("old", False), ("new", True)}

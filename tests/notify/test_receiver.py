@@ -21,8 +21,9 @@ from watchdog.model import (
     Verdict,
     VllmIdentity,
 )
-from watchdog.notify.announcements import ForgetfulLedger
-from watchdog.notify.receiver import AlertReceiver, ForwardError, PayloadError
+from watchdog.notify.announcements import MemoryLedger
+from watchdog.notify.receiver import AlertReceiver, Diagnosis, ForwardError, PayloadError
+from watchdog.report.bodies import received_body
 from watchdog.settings.model import ReceiverSettings, TargetSettings
 
 PAYLOAD: dict[str, Any] = {
@@ -63,10 +64,8 @@ def target(name: str, url: str | None = None, **match_labels: str) -> TargetSett
     return TargetSettings.model_validate(entry)
 
 
-def receiver(
-    *targets: TargetSettings, ledger: ForgetfulLedger | None = None, **settings: Any
-) -> AlertReceiver:
-    kept = ledger or ForgetfulLedger()
+def receiver(*targets: TargetSettings, ledger: MemoryLedger | None = None, **settings: Any) -> AlertReceiver:
+    kept = ledger or MemoryLedger()
     return AlertReceiver(
         ReceiverSettings.model_validate(settings),
         targets or (target("gpu-0", pod="vllm-0"), target("gpu-1", pod="vllm-1")),
@@ -109,8 +108,9 @@ URL = "http://watchdog/incidents/kv-pool-exhausted/gpu-0/m/0"
 def test_an_alert_is_answered_with_the_diagnosis_of_the_server_it_means() -> None:
     inbox = receiver()
     answer = inbox.receive(PAYLOAD, SNAPSHOTS, WALL)
-    assert answer["forwarded"] is None
-    assert answer["alerts"][0] == {
+    assert answer.forwarded is None
+    body = received_body(answer).model_dump(mode="json")
+    assert body["alerts"][0] == {
         "alertname": "HighTTFT",
         "status": "firing",
         "labels": {"alertname": "HighTTFT", "namespace": "ml", "pod": "vllm-0"},
@@ -127,7 +127,7 @@ def test_an_alert_is_answered_with_the_diagnosis_of_the_server_it_means() -> Non
             }
         ],
     }
-    healthy = answer["alerts"][1]["targets"][0]
+    healthy = body["alerts"][1]["targets"][0]
     assert (healthy["target"], healthy["verdict"], healthy["lead"]) == ("gpu-1", "healthy", None)
     assert [each.labels["pod"] for each in inbox.received()] == ["vllm-1", "vllm-0"]
 
@@ -135,7 +135,7 @@ def test_an_alert_is_answered_with_the_diagnosis_of_the_server_it_means() -> Non
 def meant(labels: dict[str, str], *targets: TargetSettings, **settings: Any) -> list[str]:
     payload = {"alerts": [{"labels": labels}]}
     answer = receiver(*targets, **settings).receive(payload, {}, WALL)
-    return [each["target"] for each in answer["alerts"][0]["targets"]]
+    return [each.target for each in answer.alerts[0].targets]
 
 
 def test_labels_mean_a_target_by_its_own_labels_its_name_or_its_address() -> None:
@@ -163,21 +163,21 @@ def test_the_mapping_says_which_label_of_theirs_is_which_of_ours() -> None:
 
 def test_a_target_not_looked_at_or_not_readable_is_said_to_be_so() -> None:
     inbox = receiver()
-    answer = inbox.receive(PAYLOAD, {}, WALL)["alerts"][0]["targets"][0]
-    assert (answer["verdict"], answer["cause"]) == ("starting", "It has not been looked at yet.")
+    answer = inbox.receive(PAYLOAD, {}, WALL).alerts[0].targets[0]
+    assert (answer.verdict, answer.cause) == ("starting", "It has not been looked at yet.")
     failed = snapshot("gpu-0", verdict=Verdict.UNKNOWN, failure=Failure(Reason.REFUSED, "no"), up=False)
-    answer = inbox.receive(PAYLOAD, {"gpu-0": failed}, WALL)["alerts"][0]["targets"][0]
-    assert answer["cause"] == "Its metrics page could not be read (refused)."
+    answer = inbox.receive(PAYLOAD, {"gpu-0": failed}, WALL).alerts[0].targets[0]
+    assert answer.cause == "Its metrics page could not be read (refused)."
     starting = snapshot("gpu-0", verdict=Verdict.STARTING)
-    answer = inbox.receive(PAYLOAD, {"gpu-0": starting}, WALL)["alerts"][0]["targets"][0]
-    assert answer["cause"] == "No known cause fires."
+    answer = inbox.receive(PAYLOAD, {"gpu-0": starting}, WALL).alerts[0].targets[0]
+    assert answer.cause == "No known cause fires."
 
 
 def test_a_payload_goes_on_as_it_came_with_our_annotations_on_what_fires() -> None:
     original = copy.deepcopy(PAYLOAD)
     with Inbox() as next_one:
         inbox = receiver(forward_url=next_one.url + "/next?token=t")
-        assert inbox.receive(PAYLOAD, SNAPSHOTS, WALL)["forwarded"] is True
+        assert inbox.receive(PAYLOAD, SNAPSHOTS, WALL).forwarded is True
         post = next_one.wait_for(1)[0]
     assert original == PAYLOAD
     expected = copy.deepcopy(PAYLOAD)
@@ -218,7 +218,7 @@ def test_who_sent_it_hears_of_a_failure_that_a_retry_may_mend_and_only_of_that()
             inbox.receive(PAYLOAD, SNAPSHOTS, WALL)
         assert "secret" not in str(failure.value)
         next_one.judge = lambda _: Reply(404)
-        assert inbox.receive(PAYLOAD, SNAPSHOTS, WALL)["forwarded"] is False
+        assert inbox.receive(PAYLOAD, SNAPSHOTS, WALL).forwarded is False
         assert inbox.statistics()[0].errors == 2
         # It is kept all the same, and once.
         assert len(inbox.received()) == 2
@@ -247,7 +247,7 @@ def test_a_slow_next_receiver_cannot_take_all_our_threads(monkeypatch: pytest.Mo
 
 
 def test_only_the_last_alerts_are_kept_also_over_a_restart() -> None:
-    ledger = ForgetfulLedger()
+    ledger = MemoryLedger()
     inbox = receiver(ledger=ledger, keep=3)
     for number in range(10):
         payload = {"alerts": [{"labels": {"pod": "vllm-0", "n": str(number)}}]}
@@ -257,7 +257,24 @@ def test_only_the_last_alerts_are_kept_also_over_a_restart() -> None:
     ledger.save({"odd": "{", "odder": '{"wall": 1, "labels": []}'})
     again = receiver(ledger=ledger, keep=2)
     assert [each.labels["n"] for each in again.received()] == ["9", "8"]
-    assert again.received()[0].diagnoses[0].cause == CAUSE
+    assert again.received()[0].targets[0].cause == CAUSE
+
+
+def test_what_earlier_versions_kept_is_still_read() -> None:
+    ledger = MemoryLedger()
+    kept = (
+        '{"wall":1700000000.0,"alertname":"HighTTFT","status":"firing","labels":{"alertname":"HighTTFT","pod":"vllm-0"},'
+        '"starts_at":"2023-11-14T22:13:20Z","fingerprint":"aaaa","targets":[{"target":"gpu-0","verdict":"critical",'
+        '"lead":"kv-pool-exhausted","cause":"It is full.","remedy":null,"url":"http://w/incidents/x"}]}'
+    )
+    ledger.save({"aaaa 2023-11-14T22:13:20Z firing": kept})
+    [received] = receiver(ledger=ledger).received()
+    assert (received.alertname, received.identity) == ("HighTTFT", "aaaa 2023-11-14T22:13:20Z firing")
+    assert received.targets == (
+        Diagnosis(
+            "gpu-0", Verdict.CRITICAL, "It is full.", "kv-pool-exhausted", None, "http://w/incidents/x"
+        ),
+    )
 
 
 def test_what_is_kept_of_an_alert_is_bounded() -> None:
@@ -334,7 +351,7 @@ def test_any_payload_is_taken_or_refused_and_nothing_else(payload: dict[str, Any
         answer = receiver().receive(payload, SNAPSHOTS, WALL)
     except PayloadError:
         return
-    assert len(answer["alerts"]) == len(payload["alerts"])
+    assert len(answer.alerts) == len(payload["alerts"])
 
 
 def test_no_forward_counts_nothing() -> None:

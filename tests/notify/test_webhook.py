@@ -4,31 +4,17 @@ from typing import Any
 
 import pytest
 
-from tests.pagers import WALL, Inbox, Reply, incident, resolved, running
+from tests.pagers import WALL, Inbox, Ledgers, Reply, Senders, incident, resolved, running, senders
 from tests.servers import Server, answer, hang, request, send
 from tests.waiting import until
 from watchdog.model import Severity
-from watchdog.notify.announcements import ForgetfulLedger, Ledger
-from watchdog.notify.webhook import WebhookSender
-from watchdog.settings.model import Settings, WebhookSettings
 
 
-class Ledgers(dict[str, Ledger]):
-    def __missing__(self, sender: str) -> Ledger:
-        self[sender] = ForgetfulLedger()
-        return self[sender]
-
-
-def sender(
-    *urls: str, ledgers: Ledgers | None = None, symptoms: bool = False, **others: Any
-) -> WebhookSender:
-    entries = [{"url": url, "name": f"hook-{index}", **others} for index, url in enumerate(urls)]
-    return WebhookSender(
-        [WebhookSettings.model_validate(entry) for entry in entries],
-        "http://watchdog.example",
-        external_labels={"cluster": "eu"},
-        symptoms=symptoms,
-        ledgers=(ledgers if ledgers is not None else Ledgers()).__getitem__,
+def sender(*urls: str, ledgers: Ledgers | None = None, symptoms: bool = False, **others: Any) -> Senders:
+    return senders(
+        {"external_labels": {"cluster": "eu"}, "symptoms": symptoms},
+        [{"url": url, "name": f"hook-{index}", **others} for index, url in enumerate(urls)],
+        ledgers=Ledgers() if ledgers is None else ledgers,
     )
 
 
@@ -236,7 +222,8 @@ def test_a_restart_says_nothing_twice_and_forgets_no_end() -> None:
 
 def test_a_ledger_that_makes_no_sense_is_told_and_passed_over() -> None:
     ledgers = Ledgers()
-    ledgers["webhook"].save({"x": "{", "y": "{}"})
+    ledgers["announcements"].save({"x": "{", "y": "{}"})
+    ledgers["webhook"].save({"x": "[]"})
     ledgers["webhook hook-0"].save({"gpu-0": "[]", "gpu-1": '{"wall": "a", "alerts": []}'})
     with Inbox() as inbox, running(sender(inbox.url, ledgers=ledgers)) as webhooks:
         webhooks.observe([incident()], 0, WALL)
@@ -252,7 +239,7 @@ def test_a_fleet_incident_has_a_group_without_a_target() -> None:
 
 
 def test_no_webhooks_cost_nothing() -> None:
-    webhooks = WebhookSender(Settings().webhooks, None)
+    webhooks = sender()
     with running(webhooks):
         webhooks.observe([incident()], 0, WALL)
     assert webhooks.statistics() == ()

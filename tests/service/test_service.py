@@ -423,10 +423,10 @@ def test_a_longer_interval_moves_the_end_of_alerts(rules: Path, sick_server: Rep
             **{"alertmanager.urls": [pager.url], "alertmanager.resend_seconds": INTERVAL_SECONDS},
         )
         with running(configured) as service:
-            horizon_seconds = service._notifiers._alertmanager._horizon_seconds
+            horizon_seconds = service._notifiers._alertmanagers._horizon_seconds
             configured.values["targets"].append({"url": f"{sick_server.url}?slow", "interval_seconds": 5})
             assert service.reload() == ()
-            assert service._notifiers._alertmanager._horizon_seconds == 50 * horizon_seconds
+            assert service._notifiers._alertmanagers._horizon_seconds == 50 * horizon_seconds
 
 
 # What others ask of it

@@ -6,15 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from tests.pagers import WALL
+from tests.pagers import WALL, senders
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.model import Finding, Severity, Subject, Truth
-from watchdog.notify.alertmanager import AlertmanagerSender
-from watchdog.notify.webhook import WebhookSender
 from watchdog.rule.rule_set import RuleSet, load
-from watchdog.settings.model import AlertmanagerSettings, WebhookSettings
 from watchdog.state.store import FILE_NAME, Store
 
 STEP_SECONDS = 5
@@ -78,16 +74,12 @@ class Life:
         self.book = IncidentBook(loaded)
         at = step * STEP_SECONDS - 1.0
         self.book.restore(restored.incidents, at)
-        alertmanager = AlertmanagerSettings.model_validate({"urls": [url], "heartbeat": False})
-        hook = WebhookSettings.model_validate({"url": f"{url}/hook", "name": "hook"})
-        self.senders: tuple[Any, ...] = (
-            AlertmanagerSender(alertmanager, None, ledgers=self.store.ledger),
-            WebhookSender([hook], None, ledgers=self.store.ledger),
+        self.senders = senders(
+            {"urls": [url]}, [{"url": f"{url}/hook", "name": "hook"}], ledgers=self.store.ledger
         )
-        for sender in self.senders:
-            sender.run()
-            if restored.ended:
-                sender.observe(restored.ended, at, WALL + step * STEP_SECONDS)
+        self.senders.run()
+        if restored.ended:
+            self.senders.observe(restored.ended, at, WALL + step * STEP_SECONDS, ())
 
     def do(self, point: str, step: int) -> None:
         at, wall = float(step * STEP_SECONDS), WALL + step * STEP_SECONDS
@@ -100,20 +92,17 @@ class Life:
         elif point == "after the hand-over":
             self.store.checkpoint(self.standing.incidents, wall, at, ["gpu-0"])
             lead = self.standing.lead
-            for sender in self.senders:
-                # Also a lead that outlives its cause is told here: both stories are then whole wherever it dies.
-                sender.observe(self.standing.incidents, at, wall, {lead} if lead else set())
+            # Also a lead that outlives its cause is told here: both stories are then whole wherever it dies.
+            self.senders.observe(self.standing.incidents, at, wall, {lead} if lead else ())
         elif self.standing.transitions or step == self.first_step:
             # Only then is there anything to send.
             self._wait()
 
     def end(self) -> None:
-        for sender in self.senders:
-            sender.stop(2)
+        self.senders.stop(2)
         self.store.close()
 
     def _wait(self) -> None:
-        alertmanager, webhooks = self.senders
-        outboxes = [*alertmanager._outboxes, *(each.outbox for each in webhooks._receivers)]
-        while not all(each.idle for each in outboxes):
+        alertmanagers, hooks = self.senders._alertmanagers._outboxes, self.senders._webhooks._receivers
+        while not (all(each.idle for each in alertmanagers) and all(each.outbox.idle for each in hooks)):
             time.sleep(0.002)

@@ -3,13 +3,11 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import quote
 
-from watchdog.diagnosis.relations import lead_of
-from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy, State
+from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy
 from watchdog.remedy.instruction import instruction
 from watchdog.text import scalar_text
 
@@ -141,42 +139,9 @@ def clean_annotation(text: str) -> str:
     return text[: MAX_ANNOTATION_CHARACTERS - 1] + "…"
 
 
-def leads(incidents: Iterable[Incident]) -> frozenset[Key]:
-    """The lead of each target among the incidents that fire."""
-    by_target: dict[str, list[Incident]] = {}
-    for incident in incidents:
-        if incident.state is State.FIRING:
-            by_target.setdefault(incident.key.target, []).append(incident)
-    found = (lead_of(firing) for firing in by_target.values())
-    return frozenset(key for key in found if key is not None)
-
-
 def severity_rank(severity: str) -> int:
     """0 for the worst; what is no severity comes last."""
     return SEVERITY_RANK.get(severity, len(SEVERITY_RANK))
-
-
-def dump_alert(alert: Alert) -> dict[str, Any]:
-    """The alert as plain data for the ledger."""
-    return {
-        "labels": dict(alert.labels),
-        "annotations": dict(alert.annotations),
-        "starts_at": alert.starts_at,
-        "ends_at": alert.ends_at,
-        "generator_url": alert.generator_url,
-    }
-
-
-def load_alert(data: Mapping[str, Any]) -> Alert:
-    """The alert that `dump_alert` wrote; raises KeyError, TypeError or ValueError for anything else."""
-    ends_at = data["ends_at"]
-    return Alert(
-        labels={str(name): str(value) for name, value in dict(data["labels"]).items()},
-        annotations={str(name): str(value) for name, value in dict(data["annotations"]).items()},
-        starts_at=float(data["starts_at"]),
-        ends_at=None if ends_at is None else float(ends_at),
-        generator_url=str(data["generator_url"]),
-    )
 
 
 def compact_json(data: object) -> bytes:

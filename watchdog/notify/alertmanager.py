@@ -1,15 +1,14 @@
 """Alerts pushed to Alertmanager's v2 API: to each one by itself, again and again, as Prometheus does."""
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from watchdog.clock import steady_seconds
 from watchdog.http.post import Answer, Poster, endpoint_at
-from watchdog.model import Incident, Key
 from watchdog.notify.alert import Alert, AlertBuilder, compact_json
-from watchdog.notify.announcements import Announcement, Announcements, Ledger, no_ledger
+from watchdog.notify.announcements import Announced, Announcement
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.settings.model import AlertmanagerEndpoint, AlertmanagerSettings
 from watchdog.settings.values import redact_url
@@ -25,53 +24,71 @@ _ENDS_AFTER_RESENDS = 4
 _LONGEST_QUARANTINE_SECONDS = 3600.0
 
 
-class AlertmanagerSender:
-    """Keeps every configured Alertmanager told of what fires and of what has ended lately.
+@dataclass(slots=True)
+class _Ended:
+    """An alert that is over and is sent again for a while: since when, and when last (monotonic)."""
 
-    `observe` may be called from many threads. Alerts are sent only as far as `observe` is called: where the
-    watching stops, the alerts end by themselves at their `endsAt`, and so does the heartbeat.
+    alert: Alert
+    since: float
+    sent_at: float
+
+
+class AlertmanagerSender:
+    """Keeps every configured Alertmanager informed of what fires and of what has ended lately.
+
+    Alerts are sent only as far as `observe` is called: where the watching stops, the alerts end by themselves
+    at their `endsAt`, and so does the heartbeat. Not safe for threads: its owner locks. `ended` is what ended
+    before a restart.
     """
 
     def __init__(
         self,
         settings: AlertmanagerSettings,
-        external_url: str | None,
-        *,
-        interval_seconds: float = 5.0,
-        ledgers: Callable[[str], Ledger] = no_ledger,
+        builder: AlertBuilder,
+        interval_seconds: float,
+        ended: Mapping[str, Announcement],
     ) -> None:
         self._resend_seconds = settings.resend_seconds
         self._retention_seconds = settings.resolved_retention_seconds
         self._horizon_seconds = _ENDS_AFTER_RESENDS * max(interval_seconds, settings.resend_seconds)
-        self._builder = AlertBuilder(settings.external_labels, external_url or "")
-        self._announcements = Announcements(self._builder, settings.symptoms, ledgers("alertmanager"))
         self._outboxes = tuple(_outbox(each, settings) for each in settings.urls)
-        self._lock = threading.Lock()
         self._sent_at: dict[str, float] = {}
-        self._ended_at: dict[str, float] = {}
-        self._heartbeat: Alert | None = None
+        self._left_to_send = dict(ended)
+        # The one sent longest ago first.
+        self._ended: dict[str, _Ended] = {}
+        self._builder = builder
         self._wants_heartbeat = settings.heartbeat
+        self._heartbeat: Alert | None = None
+        self._beat_at: float | None = None
 
-    def observe(
-        self, incidents: Iterable[Incident], at: float, wall: float, lead_keys: Collection[Key] | None = None
-    ) -> None:
-        """Takes in incidents as they stand and queues what is due; `at` is monotonic, `wall` unix seconds.
+    @property
+    def has_receivers(self) -> bool:
+        """Whether any Alertmanager is configured."""
+        return bool(self._outboxes)
 
-        Call it at every step, also with no incidents. Those not passed are left as they were. The lead of a
-        target is worked out from the incidents passed, unless `lead_keys` says it.
-        """
+    def observe(self, announced: Announced, at: float, wall: float) -> None:
+        """Queues what is due; `at` is monotonic, `wall` unix seconds. Call it at every step."""
         if not self._outboxes:
             return
-        with self._lock:
-            seen, news = self._announcements.observe(incidents, wall, lead_keys)
-            for fingerprint in seen:
-                if seen[fingerprint].firing:
-                    self._ended_at.pop(fingerprint, None)
-            ended = self._ended_lately(at)
-            for fingerprint, announcement in (seen | ended).items():
-                if fingerprint in news or self._is_due(fingerprint, at):
-                    self._queue(fingerprint, announcement.alert, at, wall)
-            self._beat(at, wall)
+        for fingerprint, announcement in self._left_to_send.items():
+            self._send_end(fingerprint, _Ended(announcement.alert, at, at), wall)
+        self._left_to_send.clear()
+        for fingerprint, announcement in announced.seen.items():
+            is_news = fingerprint in announced.news
+            if announcement.firing:
+                self._ended.pop(fingerprint, None)
+                if is_news or self._is_due(self._sent_at.get(fingerprint), at):
+                    self._sent_at[fingerprint] = at
+                    self._queue(fingerprint, announcement.alert, wall)
+            elif is_news:
+                self._sent_at.pop(fingerprint, None)
+                self._send_end(fingerprint, _Ended(announcement.alert, at, at), wall)
+        self._send_ends_again(at, wall)
+        self._beat(at, wall)
+
+    def needs(self, fingerprint: str) -> bool:
+        """Whether an end is still to be sent."""
+        return bool(self._outboxes) and (fingerprint in self._ended or fingerprint in self._left_to_send)
 
     def run(self) -> None:
         """Starts one thread for each Alertmanager."""
@@ -86,25 +103,29 @@ class AlertmanagerSender:
         """The counts of each Alertmanager, in the order of the settings."""
         return tuple(outbox.statistics() for outbox in self._outboxes)
 
-    def _ended_lately(self, at: float) -> dict[str, Announcement]:
-        """What has ended and is still to be told; forgets the rest."""
-        ended = self._announcements.ended()
-        for fingerprint in ended:
-            self._ended_at.setdefault(fingerprint, at)
-        over = [each for each in ended if at - self._ended_at[each] > self._retention_seconds]
-        if over:
-            self._announcements.forget(over)
-            for fingerprint in over:
-                del self._ended_at[fingerprint]
-                self._sent_at.pop(fingerprint, None)
-        return {each: one for each, one in ended.items() if each not in set(over)}
-
-    def _is_due(self, fingerprint: str, at: float) -> bool:
-        sent_at = self._sent_at.get(fingerprint)
+    def _is_due(self, sent_at: float | None, at: float) -> bool:
         return sent_at is None or at - sent_at >= self._resend_seconds
 
-    def _queue(self, fingerprint: str, alert: Alert, at: float, wall: float) -> None:
-        self._sent_at[fingerprint] = at
+    def _send_ends_again(self, at: float, wall: float) -> None:
+        due = list(takewhile(lambda each: self._is_due(each[1].sent_at, at), self._ended.items()))
+        for fingerprint, ended in due:
+            del self._ended[fingerprint]
+            if at - ended.since <= self._retention_seconds:
+                self._send_end(fingerprint, replace(ended, sent_at=at), wall)
+
+    def _send_end(self, fingerprint: str, ended: _Ended, wall: float) -> None:
+        self._ended[fingerprint] = ended
+        self._queue(fingerprint, ended.alert, wall)
+
+    def _beat(self, at: float, wall: float) -> None:
+        if not (self._wants_heartbeat and self._is_due(self._beat_at, at)):
+            return
+        if self._heartbeat is None:
+            self._heartbeat = self._builder.heartbeat(wall)
+        self._beat_at = at
+        self._queue(self._heartbeat.fingerprint, self._heartbeat, wall)
+
+    def _queue(self, fingerprint: str, alert: Alert, wall: float) -> None:
         ends_at = alert.ends_at if alert.ends_at is not None else wall + self._horizon_seconds
         starts_at = min(alert.starts_at, ends_at)
         body = {
@@ -122,15 +143,6 @@ class AlertmanagerSender:
         for outbox in self._outboxes:
             outbox.put(Parcel(fingerprint, _Encoded(starts_at, compact_json(body)), expires_at))
 
-    def _beat(self, at: float, wall: float) -> None:
-        if not self._wants_heartbeat:
-            return
-        if self._heartbeat is None:
-            self._heartbeat = self._builder.heartbeat(wall)
-        fingerprint = self._heartbeat.fingerprint
-        if self._is_due(fingerprint, at):
-            self._queue(fingerprint, self._heartbeat, at, wall)
-
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
@@ -139,7 +151,7 @@ class _Encoded:
 
 
 @dataclass(slots=True)
-class _Refusal:
+class _Quarantined:
     """An alert that this Alertmanager cannot take: tried alone, and ever more rarely."""
 
     starts_at: float
@@ -154,7 +166,7 @@ class _Alertmanager:
         self._poster = poster
         self._resend_seconds = resend_seconds
         self._capacity = capacity
-        self._refusals: dict[str, _Refusal] = {}
+        self._quarantined: dict[str, _Quarantined] = {}
 
     def deliver(self, batch: Sequence[Parcel[_Encoded]], timeout_seconds: float) -> Delivery:
         """Posts the batch; alerts known to be refused go alone, and only when their time has come."""
@@ -162,7 +174,9 @@ class _Alertmanager:
         suspects = [parcel for parcel in batch if self._is_suspect(parcel)]
         rest = [parcel for parcel in batch if parcel not in suspects]
         due = [
-            parcel for parcel in suspects if self._refusals[parcel.identity].next_try_at <= steady_seconds()
+            parcel
+            for parcel in suspects
+            if self._quarantined[parcel.identity].next_try_at <= steady_seconds()
         ]
         delivery = self._post(rest, give_up_at) if rest else Delivery()
         for parcel in due:
@@ -181,7 +195,7 @@ class _Alertmanager:
             names = frozenset(parcel.identity for parcel in parcels)
             return Delivery(errors=len(parcels), again=names, detail=answer.detail)
         for parcel in parcels:
-            self._refusals.pop(parcel.identity, None)
+            self._quarantined.pop(parcel.identity, None)
         return Delivery(sent=len(parcels))
 
     def _isolate(self, parcels: Sequence[Parcel[_Encoded]], give_up_at: float, answer: Answer) -> Delivery:
@@ -193,20 +207,20 @@ class _Alertmanager:
         return _sum(self._post(parcels[:middle], give_up_at), self._post(parcels[middle:], give_up_at))
 
     def _is_suspect(self, parcel: Parcel[_Encoded]) -> bool:
-        refusal = self._refusals.get(parcel.identity)
-        return refusal is not None and refusal.starts_at == parcel.content.starts_at
+        refused = self._quarantined.get(parcel.identity)
+        return refused is not None and refused.starts_at == parcel.content.starts_at
 
     def _quarantine(self, parcel: Parcel[_Encoded], answer: Answer) -> None:
-        before = self._refusals.pop(parcel.identity, None)
+        before = self._quarantined.pop(parcel.identity, None)
         times = before.times + 1 if before and before.starts_at == parcel.content.starts_at else 1
         pause_seconds = min(
             self._resend_seconds * 4**times, max(_LONGEST_QUARANTINE_SECONDS, self._resend_seconds)
         )
-        self._refusals[parcel.identity] = _Refusal(
+        self._quarantined[parcel.identity] = _Quarantined(
             parcel.content.starts_at, times, steady_seconds() + pause_seconds
         )
-        while len(self._refusals) > self._capacity:
-            del self._refusals[next(iter(self._refusals))]
+        while len(self._quarantined) > self._capacity:
+            del self._quarantined[next(iter(self._quarantined))]
         _log.warning(
             "alert_refused",
             extra={

@@ -4,12 +4,18 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from pydantic import TypeAdapter
 
 from watchdog.model import Incident, Key, State
-from watchdog.notify.alert import Alert, AlertBuilder, dump_alert, leads, load_alert, severity_rank
+from watchdog.notify.alert import Alert, AlertBuilder, severity_rank
 
 _log = logging.getLogger(__name__)
+
+LEDGER = "announcements"
+# Until 1.0 Alertmanager and webhooks each kept a book of their own.
+EARLIER_LEDGERS = ("alertmanager", "webhook")
 
 
 class Ledger(Protocol):
@@ -22,7 +28,7 @@ class Ledger(Protocol):
         """Keeps each text; None forgets it. Never raises for a full or broken disk."""
 
 
-class ForgetfulLedger:
+class MemoryLedger:
     """Memory that ends with the process."""
 
     def __init__(self) -> None:
@@ -41,9 +47,9 @@ class ForgetfulLedger:
                 self._texts[identity] = text
 
 
-def no_ledger(sender: str) -> Ledger:  # noqa: ARG001 - the form of a store's own
+def memory_ledger(sender: str) -> Ledger:  # noqa: ARG001 - the form of a store's own
     """Memory for a sender where there is no store."""
-    return ForgetfulLedger()
+    return MemoryLedger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,71 +65,112 @@ class Announcement:
         """Whether it still fires."""
         return self.alert.ends_at is None
 
+    @property
+    def group(self) -> str:
+        """The target that its alert names: what one message of a webhook is about."""
+        return self.alert.labels.get("target", "")
+
+    @property
+    def changed_at(self) -> float:
+        """When it began, or ended where it has (unix seconds)."""
+        return self.alert.starts_at if self.alert.ends_at is None else self.alert.ends_at
+
+
+_ANNOUNCEMENT = TypeAdapter(Announcement)
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What one step said, by fingerprint: all that was seen or has ended, and which of it is news.
+
+    News is what began, began again or ended.
+    """
+
+    seen: Mapping[str, Announcement]
+    news: frozenset[str]
+
 
 class Announcements:
-    """The alerts made so far, by fingerprint. Not safe for threads: its owner locks.
+    """The alerts made so far, by fingerprint: one book for all receivers. Not safe for threads: its owner locks.
 
-    An incident is announced when it fires and leads (with `symptoms`, when it fires). From then on its alert
-    fires until the incident ends, whoever leads: an explanation found later is no recovery. A severity that
+    An incident is announced when it fires and is worth a page (with `symptoms`, when it fires). From then on its
+    alert fires until the incident ends, whoever leads: an explanation found later is no recovery. A severity that
     rises makes a second alert beside the first, which stays true; one that falls ends the graver alert.
     """
 
-    def __init__(self, builder: AlertBuilder, symptoms: bool, ledger: Ledger) -> None:
+    def __init__(
+        self, builder: AlertBuilder, symptoms: bool, ledger: Ledger, earlier: Iterable[Ledger] = ()
+    ) -> None:
         self._builder = builder
         self._symptoms = symptoms
         self._ledger = ledger
-        self._by_fingerprint = _restored(ledger)
+        self._by_fingerprint: dict[str, Announcement] = {}
         self._of_key: dict[Key, set[str]] = {}
-        for fingerprint, announcement in self._by_fingerprint.items():
-            self._of_key.setdefault(announcement.key, set()).add(fingerprint)
+        self._of_group: dict[str, dict[str, Announcement]] = {}
+        self._ended: set[str] = set()
+        for fingerprint, announcement in _kept(ledger, earlier).items():
+            self._put(fingerprint, announcement)
 
-    def observe(
-        self, incidents: Iterable[Incident], wall: float, lead_keys: Collection[Key] | None = None
-    ) -> tuple[dict[str, Announcement], frozenset[str]]:
-        """Takes in the incidents as they stand.
+    @property
+    def ended(self) -> Mapping[str, Announcement]:
+        """Those that are over and not yet forgotten."""
+        return {each: self._by_fingerprint[each] for each in self._ended}
 
-        Returns all that was seen or ended now, by fingerprint, and which of these are news: began, began
-        again or ended. An incident that is not among `incidents` is left as it was.
+    @property
+    def groups(self) -> Collection[str]:
+        """The targets of which anything is known."""
+        return self._of_group.keys()
+
+    def of_group(self, group: str) -> Mapping[str, Announcement]:
+        """All that is known of a target."""
+        return self._of_group.get(group, {})
+
+    def observe(self, incidents: Iterable[Incident], wall: float, pageable: Collection[Key]) -> Announced:
+        """Takes in incidents as they stand, and which of them are worth a page.
+
+        An incident that is not among `incidents` is left as it was.
         """
-        incidents = tuple(incidents)
-        lead_keys = leads(incidents) if lead_keys is None else lead_keys
         seen: dict[str, Announcement] = {}
         for incident in incidents:
             if incident.state is State.FIRING:
-                seen |= self._follow(incident, incident.key in lead_keys, wall)
+                seen |= self._follow(incident, incident.key in pageable, wall)
             else:
                 ended = incident.resolved_at if incident.state is State.RESOLVED else None
                 seen |= self._end(incident.key, wall if ended is None else min(ended, wall))
         news = frozenset(each for each, announcement in seen.items() if self._is_news(each, announcement))
         # Kept before anything is sent: what was sent and forgotten could never be taken back.
-        self._ledger.save({each: _dump(seen[each]) for each in sorted(news)})
-        for each, announcement in seen.items():
-            self._by_fingerprint[each] = announcement
-            self._of_key.setdefault(announcement.key, set()).add(each)
-        return seen, news
+        self._ledger.save({each: _text(seen[each]) for each in sorted(news)})
+        for fingerprint, announcement in seen.items():
+            self._put(fingerprint, announcement)
+        return Announced(seen, news)
 
     def forget(self, fingerprints: Collection[str]) -> None:
         """Drops what has ended and needs no more sending."""
+        if not fingerprints:
+            return
         self._ledger.save(dict.fromkeys(fingerprints))
-        for each in fingerprints:
-            announcement = self._by_fingerprint.pop(each, None)
-            if announcement is not None:
-                siblings = self._of_key[announcement.key]
-                siblings.discard(each)
-                if not siblings:
-                    del self._of_key[announcement.key]
+        for fingerprint in fingerprints:
+            announcement = self._by_fingerprint.pop(fingerprint)
+            self._ended.discard(fingerprint)
+            self._of_key[announcement.key].discard(fingerprint)
+            if not self._of_key[announcement.key]:
+                del self._of_key[announcement.key]
+            del self._of_group[announcement.group][fingerprint]
+            if not self._of_group[announcement.group]:
+                del self._of_group[announcement.group]
 
-    def ended(self) -> Mapping[str, Announcement]:
-        """Those that are over and not yet forgotten."""
-        return {each: one for each, one in self._by_fingerprint.items() if not one.firing}
+    def _put(self, fingerprint: str, announcement: Announcement) -> None:
+        self._by_fingerprint[fingerprint] = announcement
+        self._of_key.setdefault(announcement.key, set()).add(fingerprint)
+        self._of_group.setdefault(announcement.group, {})[fingerprint] = announcement
+        if announcement.firing:
+            self._ended.discard(fingerprint)
+        else:
+            self._ended.add(fingerprint)
 
-    def all(self) -> Mapping[str, Announcement]:
-        """Everything known."""
-        return self._by_fingerprint
-
-    def _follow(self, incident: Incident, leads_now: bool, wall: float) -> dict[str, Announcement]:
+    def _follow(self, incident: Incident, is_pageable: bool, wall: float) -> dict[str, Announcement]:
         before = self._firing_of(incident.key)
-        if not (before or leads_now or self._symptoms):
+        if not (before or is_pageable or self._symptoms):
             return {}
         alert = self._builder.build(incident, wall)
         current = Announcement(incident.key, str(incident.severity), alert)
@@ -153,22 +200,30 @@ def _ended(announcement: Announcement, wall: float) -> Announcement:
     return Announcement(announcement.key, announcement.severity, announcement.alert.resolved(wall))
 
 
-def _dump(announcement: Announcement) -> str:
-    kept = {"key": list(announcement.key), "severity": announcement.severity}
-    return json.dumps(kept | {"alert": dump_alert(announcement.alert)})
+def _text(announcement: Announcement) -> str:
+    # As escapes, so that no name can keep an alert from being sent.
+    return json.dumps(_ANNOUNCEMENT.dump_python(announcement, mode="json"))
 
 
-def _restored(ledger: Ledger) -> dict[str, Announcement]:
-    restored = {}
-    for fingerprint, text in ledger.load().items():
+def _kept(ledger: Ledger, earlier: Iterable[Ledger]) -> Mapping[str, Announcement]:
+    """What is kept; what earlier versions kept elsewhere is moved here, the later word where two speak."""
+    kept = _read(ledger.load())
+    for other in earlier:
+        texts = other.load()
+        for fingerprint, announcement in _read(texts).items():
+            known = kept.get(fingerprint)
+            if known is None or known.changed_at < announcement.changed_at:
+                kept[fingerprint] = announcement
+                ledger.save({fingerprint: _text(announcement)})
+        other.save(dict.fromkeys(texts))
+    return kept
+
+
+def _read(texts: Mapping[str, str]) -> dict[str, Announcement]:
+    read = {}
+    for fingerprint, text in texts.items():
         try:
-            kept: dict[str, Any] = json.loads(text)
-            rule, target, model_name, engine = map(str, kept["key"])
-            announcement = Announcement(
-                Key(rule, target, model_name, engine), str(kept["severity"]), load_alert(kept["alert"])
-            )
-        except (ValueError, TypeError, KeyError) as error:
+            read[fingerprint] = _ANNOUNCEMENT.validate_python(json.loads(text))
+        except ValueError as error:
             _log.warning("announcement_unreadable", extra={"fingerprint": fingerprint, "error": repr(error)})
-            continue
-        restored[fingerprint] = announcement
-    return restored
+    return read

@@ -4,31 +4,34 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 
 from watchdog.model import Incident, Key
+from watchdog.notify.alert import AlertBuilder
 from watchdog.notify.alertmanager import AlertmanagerSender
-from watchdog.notify.announcements import Ledger, no_ledger
+from watchdog.notify.announcements import EARLIER_LEDGERS, LEDGER, Announcements, Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
 from watchdog.notify.webhook import WebhookSender
 from watchdog.settings.model import Settings
 
+# How often to look for ends that nobody needs any longer.
+SWEEP_SECONDS = 60.0
+
 
 class Notifiers:
-    """The Alertmanagers and webhooks of one configuration."""
+    """The Alertmanagers and webhooks of one configuration, and the one book of what they are told. For many threads."""
 
-    def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = no_ledger) -> None:
-        external_url = settings.web.external_url
-        self._alertmanager = AlertmanagerSender(
-            settings.alertmanager,
-            external_url,
-            interval_seconds=settings.longest_interval_seconds,
-            ledgers=ledgers,
+    def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = memory_ledger) -> None:
+        external_url = settings.web.external_url or ""
+        builder = AlertBuilder(settings.alertmanager.external_labels, external_url)
+        self._lock = threading.Lock()
+        self._announcements = Announcements(
+            builder, settings.alertmanager.symptoms, ledgers(LEDGER), map(ledgers, EARLIER_LEDGERS)
+        )
+        self._alertmanagers = AlertmanagerSender(
+            settings.alertmanager, builder, settings.longest_interval_seconds, self._announcements.ended
         )
         self._webhooks = WebhookSender(
-            settings.webhooks,
-            external_url,
-            external_labels=settings.alertmanager.external_labels,
-            symptoms=settings.alertmanager.symptoms,
-            ledgers=ledgers,
+            settings.webhooks, external_url, self._announcements, self._lock, ledgers
         )
+        self._swept_at = float("-inf")
 
     @staticmethod
     def are_alike(one: Settings, other: Settings) -> bool:
@@ -41,21 +44,43 @@ class Notifiers:
         return way(one) == way(other)
 
     def observe(
-        self, incidents: Iterable[Incident], at: float, wall: float, leads: Collection[Key] | None = None
+        self, incidents: Iterable[Incident], at: float, wall: float, pageable: Collection[Key]
     ) -> None:
-        """Takes in incidents as they stand and which of them lead; those not passed are left as they were."""
-        incidents = tuple(incidents)
-        self._alertmanager.observe(incidents, at, wall, leads)
-        self._webhooks.observe(incidents, at, wall, leads)
+        """Takes in incidents as they stand and which of them are worth a page, and queues what is due.
+
+        Call it at every step, also with no incidents; those not passed are left as they were. `at` is monotonic,
+        `wall` unix seconds.
+        """
+        if not (self._alertmanagers.has_receivers or self._webhooks.has_receivers):
+            return
+        with self._lock:
+            announced = self._announcements.observe(incidents, wall, pageable)
+            self._alertmanagers.observe(announced, at, wall)
+            self._webhooks.observe(announced, at, wall)
+            if at - self._swept_at >= SWEEP_SECONDS:
+                self._swept_at = at
+                self._sweep(wall)
+
+    def _sweep(self, wall: float) -> None:
+        """Forgets the ends that every receiver has heard of for long enough."""
+        self._announcements.forget(
+            [
+                fingerprint
+                for fingerprint, ended in self._announcements.ended.items()
+                if not (
+                    self._alertmanagers.needs(fingerprint) or self._webhooks.needs(fingerprint, ended, wall)
+                )
+            ]
+        )
 
     def run(self) -> None:
         """Begins to send."""
-        self._alertmanager.run()
+        self._alertmanagers.run()
         self._webhooks.run()
 
     def stop(self, drain_seconds: float) -> None:
         """Sends what is queued, for so long at most, to all of them at once; resolves nothing."""
-        senders = (self._alertmanager, self._webhooks)
+        senders = (self._alertmanagers, self._webhooks)
         threads = [threading.Thread(target=sender.stop, args=(drain_seconds,)) for sender in senders]
         for thread in threads:
             thread.start()
@@ -64,4 +89,4 @@ class Notifiers:
 
     def statistics(self) -> tuple[Statistics, ...]:
         """The counts of each receiver."""
-        return (*self._alertmanager.statistics(), *self._webhooks.statistics())
+        return (*self._alertmanagers.statistics(), *self._webhooks.statistics())

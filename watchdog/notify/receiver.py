@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from watchdog.errors import WatchdogError
 from watchdog.http.post import Poster
 from watchdog.model import Snapshot, Verdict
-from watchdog.notify.alert import clean_annotation, compact_json, incident_url, remedies_text
-from watchdog.notify.announcements import Ledger, no_ledger
+from watchdog.notify.alert import clean_annotation, incident_url, remedies_text
+from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
 from watchdog.settings.model import Endpoint, ReceiverSettings, TargetSettings
 from watchdog.settings.values import host_and_port
@@ -36,14 +38,14 @@ class ForwardError(WatchdogError):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What we knew of a target when an alert about it came."""
+    """What we knew of a target when an alert about it came; None for what there was not."""
 
     target: str
     verdict: Verdict
-    lead: str
     cause: str
-    remedy: str
-    url: str
+    lead: str | None = None
+    remedy: str | None = None
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,12 @@ class Received:
     labels: Mapping[str, str]
     starts_at: str
     fingerprint: str
-    diagnoses: tuple[Diagnosis, ...]
+    targets: tuple[Diagnosis, ...]
+
+    @property
+    def alertname(self) -> str:
+        """Its name; empty where it has none."""
+        return self.labels.get("alertname", "")
 
     @property
     def identity(self) -> str:
@@ -63,26 +70,16 @@ class Received:
         pairs = self.fingerprint or json.dumps(sorted(self.labels.items()))
         return f"{pairs} {self.starts_at} {self.status}"
 
-    def body(self) -> dict[str, Any]:
-        """The answer's part about this alert."""
-        return {
-            "alertname": self.labels.get("alertname", ""),
-            "status": self.status,
-            "labels": dict(self.labels),
-            "starts_at": self.starts_at,
-            "fingerprint": self.fingerprint,
-            "targets": [
-                {
-                    "target": each.target,
-                    "verdict": str(each.verdict),
-                    "lead": each.lead or None,
-                    "cause": each.cause,
-                    "remedy": each.remedy or None,
-                    "url": each.url or None,
-                }
-                for each in self.diagnoses
-            ],
-        }
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a payload was answered; `forwarded` is whether the next receiver took it, None where there is none."""
+
+    alerts: tuple[Received, ...]
+    forwarded: bool | None
+
+
+_RECEIVED = TypeAdapter(Received)
 
 
 class AlertReceiver:
@@ -94,33 +91,31 @@ class AlertReceiver:
         targets: Sequence[TargetSettings],
         external_url: str | None = None,
         *,
-        ledgers: Callable[[str], Ledger] = no_ledger,
+        ledgers: Callable[[str], Ledger] = memory_ledger,
     ) -> None:
         self._settings = settings
-        self._targets = tuple(_Watched(each, settings.label_to_target) for each in targets)
+        self._targets = tuple(_MeantTarget(each, settings.label_to_target) for each in targets)
         self._external_url = (external_url or "").rstrip("/")
         self._ledger = ledgers("receiver")
         self._lock = threading.Lock()
-        self._received = _restored(self._ledger, settings.keep)
+        self._received = _read(self._ledger, settings.keep)
         self._places = threading.BoundedSemaphore(_FORWARDS_AT_ONCE)
         self._sent = self._errors = 0
         self._last_error = ""
 
-    def receive(
-        self, payload: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float
-    ) -> dict[str, Any]:
+    def receive(self, payload: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float) -> Answer:
         """Keeps each alert of the payload with the diagnosis of now, passes it on, and says what was found.
 
         Raises PayloadError for what is no webhook payload, and ForwardError where it should be sent again: the
         sender, who retries, is not told that all is well before the alert has arrived.
         """
         alerts = _alerts(payload)
-        answers = [self._answer(alert, snapshots, wall) for alert in alerts]
+        answers = tuple(self._answer(alert, snapshots, wall) for alert in alerts)
         self._keep(answers)
         forwarded = None
         if self._settings.forward_url is not None:
             forwarded = self._forward(self._settings.forward_url, _enriched(payload, alerts, answers))
-        return {"alerts": [answer.body() for answer in answers], "forwarded": forwarded}
+        return Answer(answers, forwarded)
 
     def received(self) -> tuple[Received, ...]:
         """The last alerts, the newest first."""
@@ -146,22 +141,22 @@ class AlertReceiver:
             labels=kept,
             starts_at=_short(str(alert.get("startsAt", ""))),
             fingerprint=_short(str(alert.get("fingerprint", ""))),
-            diagnoses=tuple(self._diagnosis(name, snapshots.get(name)) for name in meant),
+            targets=tuple(self._diagnosis(name, snapshots.get(name)) for name in meant),
         )
 
     def _diagnosis(self, target: str, snapshot: Snapshot | None) -> Diagnosis:
         if snapshot is None:
-            return Diagnosis(target, Verdict.STARTING, "", "It has not been looked at yet.", "", "")
+            return Diagnosis(target, Verdict.STARTING, "It has not been looked at yet.")
         lead = snapshot.lead_incident
         if lead is None:
-            return Diagnosis(target, snapshot.verdict, "", _no_cause(snapshot), "", "")
+            return Diagnosis(target, snapshot.verdict, _no_cause(snapshot))
         return Diagnosis(
             target=target,
             verdict=snapshot.verdict,
             lead=lead.key.rule,
             cause=clean_annotation(f"{lead.title}. {lead.cause}".strip()),
-            remedy=clean_annotation(remedies_text(lead.remedies)),
-            url=incident_url(self._external_url, lead.key),
+            remedy=clean_annotation(remedies_text(lead.remedies)) or None,
+            url=incident_url(self._external_url, lead.key) or None,
         )
 
     def _keep(self, answers: Sequence[Received]) -> None:
@@ -170,7 +165,7 @@ class AlertReceiver:
             for answer in answers:
                 self._received.pop(answer.identity, None)
                 self._received[answer.identity] = answer
-                changes[answer.identity] = _dump(answer)
+                changes[answer.identity] = _RECEIVED.dump_json(answer).decode()
             while len(self._received) > self._settings.keep:
                 oldest = next(iter(self._received))
                 del self._received[oldest]
@@ -197,7 +192,7 @@ class AlertReceiver:
         return False
 
 
-class _Watched:
+class _MeantTarget:
     """A target by the labels under which others know it."""
 
     def __init__(self, settings: TargetSettings, label_to_target: Mapping[str, str]) -> None:
@@ -265,11 +260,11 @@ def _enriched(
 
 def _annotations(answer: Received) -> dict[str, str]:
     texts = {
-        "vllm_watchdog_target": [each.target for each in answer.diagnoses],
-        "vllm_watchdog_verdict": [str(each.verdict) for each in answer.diagnoses],
-        "vllm_watchdog_cause": [each.cause for each in answer.diagnoses],
-        "vllm_watchdog_remedy": [each.remedy for each in answer.diagnoses if each.remedy],
-        "vllm_watchdog_url": [each.url for each in answer.diagnoses if each.url][:1],
+        "vllm_watchdog_target": [each.target for each in answer.targets],
+        "vllm_watchdog_verdict": [str(each.verdict) for each in answer.targets],
+        "vllm_watchdog_cause": [each.cause for each in answer.targets],
+        "vllm_watchdog_remedy": [each.remedy for each in answer.targets if each.remedy],
+        "vllm_watchdog_url": [each.url for each in answer.targets if each.url][:1],
     }
     return {name: clean_annotation(" | ".join(each)) for name, each in texts.items() if each}
 
@@ -286,37 +281,12 @@ def _short(text: str) -> str:
     return scalar_text(text[:_CHARACTERS_KEPT])
 
 
-def _dump(received: Received) -> str:
-    return compact_json({"wall": received.wall, **received.body()}).decode()
-
-
-def _restored(ledger: Ledger, keep: int) -> dict[str, Received]:
-    restored = []
+def _read(ledger: Ledger, keep: int) -> dict[str, Received]:
+    read = []
     for identity, text in ledger.load().items():
         try:
-            restored.append(_load(json.loads(text)))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            read.append(_RECEIVED.validate_json(text))
+        except ValueError as error:
             _log.warning("received_alert_unreadable", extra={"identity": identity, "error": repr(error)})
-    restored.sort(key=lambda each: each.wall)
-    return {each.identity: each for each in restored[-keep:]}
-
-
-def _load(data: Mapping[str, Any]) -> Received:
-    return Received(
-        wall=float(data["wall"]),
-        status=str(data["status"]),
-        labels={str(name): str(value) for name, value in data["labels"].items()},
-        starts_at=str(data["starts_at"]),
-        fingerprint=str(data["fingerprint"]),
-        diagnoses=tuple(
-            Diagnosis(
-                str(each["target"]),
-                Verdict(each["verdict"]),
-                each["lead"] or "",
-                str(each["cause"]),
-                each["remedy"] or "",
-                each["url"] or "",
-            )
-            for each in data["targets"]
-        ),
-    )
+    read.sort(key=lambda each: each.wall)
+    return {each.identity: each for each in read[-keep:]}

@@ -1,23 +1,18 @@
 """Alertmanager's webhook without an Alertmanager: a message when something begins or ends, and reminders."""
 
+import heapq
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from watchdog.http.post import Poster, endpoint_at
-from watchdog.model import Incident, Key
-from watchdog.notify.alert import (
-    NO_END,
-    Alert,
-    AlertBuilder,
-    compact_json,
-    dump_alert,
-    load_alert,
-)
-from watchdog.notify.announcements import Announcements, Ledger, no_ledger
+from watchdog.notify.alert import NO_END, Alert, compact_json
+from watchdog.notify.announcements import Announced, Announcement, Announcements, Ledger
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.settings.model import WebhookSettings
 from watchdog.text import timestamp
@@ -68,38 +63,40 @@ class Message:
 
 
 class WebhookSender:
-    """Tells every configured webhook what begins and ends. `observe` may be called from many threads."""
+    """Tells every configured webhook what begins and ends.
+
+    `lock` guards `announcements`; the threads that post take it, and `observe` is called by whoever holds it.
+    """
 
     def __init__(
         self,
         settings: Sequence[WebhookSettings],
-        external_url: str | None,
-        *,
-        external_labels: Mapping[str, str] | None = None,
-        symptoms: bool = False,
-        ledgers: Callable[[str], Ledger] = no_ledger,
+        external_url: str,
+        announcements: Announcements,
+        lock: threading.Lock,
+        ledgers: Callable[[str], Ledger],
     ) -> None:
-        self._lock = threading.Lock()
-        builder = AlertBuilder(external_labels or {}, external_url or "")
-        self._announcements = Announcements(builder, symptoms, ledgers("webhook"))
         self._receivers = tuple(
-            _Receiver(
-                each, external_url or "", self._announcements, self._lock, ledgers(f"webhook {each.name}")
-            )
+            _Receiver(each, external_url, announcements, lock, ledgers(f"webhook {each.name}"))
             for each in settings
         )
 
-    def observe(
-        self, incidents: Iterable[Incident], at: float, wall: float, lead_keys: Collection[Key] | None = None
-    ) -> None:
-        """Takes in incidents as they stand and queues what is due; `at` is monotonic, `wall` unix seconds."""
-        if not self._receivers:
-            return
-        with self._lock:
-            self._announcements.observe(incidents, wall, lead_keys)
-            for receiver in self._receivers:
-                receiver.review(at, wall)
-            self._forget_ended(wall)
+    @property
+    def has_receivers(self) -> bool:
+        """Whether any webhook is configured."""
+        return bool(self._receivers)
+
+    def observe(self, announced: Announced, at: float, wall: float) -> None:
+        """Queues what is due; `at` is monotonic, `wall` unix seconds. Call it at every step."""
+        changed = {announced.seen[fingerprint].group for fingerprint in announced.news}
+        for receiver in self._receivers:
+            receiver.review(changed, at, wall)
+
+    def needs(self, fingerprint: str, announcement: Announcement, wall: float) -> bool:
+        """Whether an end is still to be told to somebody who believes that it fires."""
+        if wall - announcement.changed_at > _ENDED_KEPT_SECONDS:
+            return False
+        return any(receiver.believes(announcement.group, fingerprint) for receiver in self._receivers)
 
     def run(self) -> None:
         """Starts one thread for each webhook."""
@@ -114,20 +111,10 @@ class WebhookSender:
         """The counts of each webhook, in the order of the settings; messages, not alerts."""
         return tuple(receiver.outbox.statistics() for receiver in self._receivers)
 
-    def _forget_ended(self, wall: float) -> None:
-        over = [
-            fingerprint
-            for fingerprint, announcement in self._announcements.ended().items()
-            if not any(receiver.was_told(fingerprint) for receiver in self._receivers)
-            or wall - (announcement.alert.ends_at or 0) > _ENDED_KEPT_SECONDS
-        ]
-        if over:
-            self._announcements.forget(over)
 
-
-@dataclass(slots=True)
-class _Told:
-    """What a receiver last heard of a target: what fired, and when; `at` is None from a run before."""
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """What was last delivered of a target: what fired, and when; `at` is None from a run before."""
 
     alerts: Mapping[str, Alert]
     wall: float
@@ -137,21 +124,54 @@ class _Told:
         return at - self.at if self.at is not None else wall - self.wall
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The same in the ledger."""
+
+    wall: float
+    alerts: tuple[Alert, ...]
+
+
+_KEPT = TypeAdapter(_Kept)
+
+
+@dataclass(frozen=True, slots=True)
 class _Refusal:
     content: frozenset[tuple[str, bool]]
     at: float
 
 
-@dataclass(slots=True)
-class _Now:
+class _Moment(NamedTuple):
     at: float = 0.0
     wall: float = 0.0
-    firing: dict[str, dict[str, Alert]] = field(default_factory=dict)
+
+
+class _Agenda:
+    """Which targets to look at again, and when (monotonic), though nothing changes in them."""
+
+    def __init__(self) -> None:
+        self._line: list[tuple[float, str]] = []
+        self._at: dict[str, float] = {}
+
+    def put(self, target: str, at: float) -> None:
+        """Looks at it at that time; one that is to be looked at sooner is put here again then."""
+        if at < self._at.get(target, float("inf")):
+            self._at[target] = at
+            heapq.heappush(self._line, (at, target))
+
+    def take(self, at: float) -> set[str]:
+        """Those whose time has come; they are on it no longer."""
+        due = set()
+        while self._line and self._line[0][0] <= at:
+            planned_at, target = heapq.heappop(self._line)
+            if self._at.get(target) == planned_at:
+                del self._at[target]
+                due.add(target)
+        return due
 
 
 class _Receiver:
-    """One webhook: compares what fires with what it was told, as Alertmanager's notification log does."""
+    """One webhook: compares what fires with what was delivered, as Alertmanager's notification log does."""
 
     def __init__(
         self,
@@ -166,9 +186,12 @@ class _Receiver:
         self._announcements = announcements
         self._lock = lock
         self._ledger = ledger
-        self._told = _restored(ledger)
+        self._delivered = _read(ledger)
         self._refusals: dict[str, _Refusal] = {}
-        self._now = _Now()
+        self._now = _Moment()
+        # At first at all of them: what a run before left unsaid is said now.
+        self._unseen = {*announcements.groups, *self._delivered}
+        self._agenda = _Agenda()
         self._poster = Poster(endpoint_at(settings.url, settings), status_is_enough=True)
         self.outbox: Outbox[None] = Outbox(
             settings.name,
@@ -179,46 +202,71 @@ class _Receiver:
             timeout_seconds=settings.timeout_seconds,
         )
 
-    def was_told(self, fingerprint: str) -> bool:
-        """Whether it still believes that this alert fires."""
-        return any(fingerprint in told.alerts for told in self._told.values())
+    def believes(self, target: str, fingerprint: str) -> bool:
+        """Whether it was told that this alert fires, and of no end."""
+        delivered = self._delivered.get(target)
+        return delivered is not None and fingerprint in delivered.alerts
 
-    def review(self, at: float, wall: float) -> None:
-        """Queues each target of which there is something to say. The caller holds the lock."""
-        firing: dict[str, dict[str, Alert]] = {}
-        for fingerprint, announcement in self._announcements.all().items():
-            if announcement.firing:
-                target = announcement.alert.labels.get("target", "")
-                firing.setdefault(target, {})[fingerprint] = announcement.alert
-        self._now = _Now(at, wall, firing)
-        for target in sorted(firing.keys() | self._told.keys()):
+    def review(self, changed: Collection[str], at: float, wall: float) -> None:
+        """Queues each target of which there is something to say, among those that changed or whose time has come."""
+        self._now = _Moment(at, wall)
+        for target in sorted({*changed, *self._unseen, *self._agenda.take(at)}):
             if not self._settings.send_resolved:
                 self._drop_ended(target)
             message = self._message(target)
-            if message is not None and not self._is_held(message):
+            if message is None:
+                self._refusals.pop(target, None)
+            elif not self._is_held(message):
                 self.outbox.put(Parcel(target, None))
+            self._plan(target, message)
+        self._unseen = set()
 
     def _message(self, target: str) -> Message | None:
         """What is to be said of a target now; None where it has heard all."""
         now = self._now
-        firing = now.firing.get(target, {})
-        told = self._told.get(target) or _Told({}, now.wall, now.at)
+        firing = self._firing(target)
+        delivered = self._delivered.get(target) or _Delivered({}, now.wall, now.at)
         ended = {
-            each: self._ended_alert(each, alert) for each, alert in told.alerts.items() if each not in firing
+            each: self._ended_alert(target, each, alert)
+            for each, alert in delivered.alerts.items()
+            if each not in firing
         }
-        is_new = bool(firing.keys() - told.alerts.keys())
+        is_new = bool(firing.keys() - delivered.alerts.keys())
         is_over = bool(ended) and self._settings.send_resolved
-        age_seconds = told.age_seconds(now.at, now.wall)
+        age_seconds = delivered.age_seconds(now.at, now.wall)
         is_reminder = bool(firing) and age_seconds >= self._settings.repeat_interval_seconds
         if not (is_new or is_over or is_reminder):
             return None
         return Message(target, firing, ended if self._settings.send_resolved else {})
 
-    def _ended_alert(self, fingerprint: str, told: Alert) -> Alert:
-        announcement = self._announcements.all().get(fingerprint)
+    def _firing(self, target: str) -> dict[str, Alert]:
+        known = self._announcements.of_group(target)
+        return {each: one.alert for each, one in known.items() if one.firing}
+
+    def _ended_alert(self, target: str, fingerprint: str, delivered: Alert) -> Alert:
+        announcement = self._announcements.of_group(target).get(fingerprint)
         if announcement is not None and not announcement.firing:
             return announcement.alert
-        return told.resolved(self._now.wall)
+        return delivered.resolved(self._now.wall)
+
+    def _plan(self, target: str, message: Message | None) -> None:
+        """Notes when to look at a target again: for a reminder, after a refusal, or where a message was lost."""
+        now = self._now
+        moments = []
+        if (refusal := self._refusals.get(target)) is not None:
+            moments.append(refusal.at + self._pause_seconds)
+        if (delivered := self._delivered.get(target)) is not None:
+            age_seconds = delivered.age_seconds(now.at, now.wall)
+            moments.append(now.at + self._settings.repeat_interval_seconds - age_seconds)
+        if message is not None:
+            moments.append(now.at + self._pause_seconds)
+        to_come = [moment for moment in moments if moment > now.at]
+        if to_come:
+            self._agenda.put(target, min(to_come))
+
+    @property
+    def _pause_seconds(self) -> float:
+        return min(_REFUSED_PAUSE_SECONDS, self._settings.repeat_interval_seconds)
 
     def _deliver(self, batch: Sequence[Parcel[None]], timeout_seconds: float) -> Delivery:
         """Says what is true at this moment, not what was when the target was queued."""
@@ -232,45 +280,48 @@ class _Receiver:
         body = message.payload(settings.name, self._external_url, settings.max_alerts)
         answer = self._poster.post(body, timeout_seconds)
         if answer.accepted:
-            self._note_told(message, now)
+            self._note_delivered(message, now)
             return Delivery(sent=1)
         if answer.worth_retrying:
             return Delivery(errors=1, again=frozenset({target}), detail=answer.detail)
         with self._lock:
             self._refusals[target] = _Refusal(_content(message), now.at)
+            self._plan(target, message)
         return Delivery(errors=1, detail=answer.detail)
 
-    def _note_told(self, message: Message, now: _Now) -> None:
+    def _note_delivered(self, message: Message, now: _Moment) -> None:
         with self._lock:
             self._refusals.pop(message.target, None)
-            self._keep(message.target, _Told(dict(message.firing), now.wall, now.at))
-            if self._message(message.target) is not None:
+            self._keep(message.target, _Delivered(dict(message.firing), now.wall, now.at))
+            more = self._message(message.target)
+            if more is not None:
                 self.outbox.put(Parcel(message.target, None))
+            self._plan(message.target, more)
 
     def _drop_ended(self, target: str) -> None:
-        """Forgets in silence what ended, so that it is told when it begins again."""
-        told = self._told.get(target)
-        if told is None:
+        """Forgets in silence what ended, so that it is said when it begins again."""
+        delivered = self._delivered.get(target)
+        if delivered is None:
             return
-        firing = self._now.firing.get(target, {})
-        left = {each: alert for each, alert in told.alerts.items() if each in firing}
-        if len(left) < len(told.alerts):
-            self._keep(target, _Told(left, told.wall, told.at))
+        firing = self._firing(target)
+        left = {each: alert for each, alert in delivered.alerts.items() if each in firing}
+        if len(left) < len(delivered.alerts):
+            self._keep(target, _Delivered(left, delivered.wall, delivered.at))
 
-    def _keep(self, target: str, told: _Told) -> None:
-        if told.alerts:
-            self._told[target] = told
-            kept = {"wall": told.wall, "alerts": [dump_alert(alert) for alert in told.alerts.values()]}
-            self._ledger.save({target: json.dumps(kept)})
+    def _keep(self, target: str, delivered: _Delivered) -> None:
+        if delivered.alerts:
+            self._delivered[target] = delivered
+            kept = _Kept(delivered.wall, tuple(delivered.alerts.values()))
+            self._ledger.save({target: _KEPT.dump_json(kept).decode()})
         else:
-            self._told.pop(target, None)
+            self._delivered.pop(target, None)
             self._ledger.save({target: None})
 
     def _is_held(self, message: Message) -> bool:
         refusal = self._refusals.get(message.target)
         if refusal is None or refusal.content != _content(message):
             return False
-        return self._now.at - refusal.at < min(_REFUSED_PAUSE_SECONDS, self._settings.repeat_interval_seconds)
+        return self._now.at - refusal.at < self._pause_seconds
 
 
 def _content(message: Message) -> frozenset[tuple[str, bool]]:
@@ -299,13 +350,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _restored(ledger: Ledger) -> dict[str, _Told]:
-    restored = {}
+def _read(ledger: Ledger) -> dict[str, _Delivered]:
+    read = {}
     for target, text in ledger.load().items():
         try:
-            kept = json.loads(text)
-            alerts = [load_alert(each) for each in kept["alerts"]]
-            restored[target] = _Told({each.fingerprint: each for each in alerts}, float(kept["wall"]), None)
-        except (ValueError, TypeError, KeyError) as error:
-            _log.warning("told_alerts_unreadable", extra={"target": target, "error": repr(error)})
-    return restored
+            kept = _KEPT.validate_json(text)
+        except ValueError as error:
+            _log.warning("delivered_alerts_unreadable", extra={"target": target, "error": repr(error)})
+            continue
+        read[target] = _Delivered({each.fingerprint: each for each in kept.alerts}, kept.wall, None)
+    return read

@@ -21,7 +21,7 @@ from watchdog.model import (
     Transition,
     Verdict,
 )
-from watchdog.notify.receiver import Received
+from watchdog.notify.receiver import Answer, Received
 from watchdog.rule.rule import RemedyRule, Rule
 from watchdog.text import EARLIEST_WALL, LATEST_WALL, scalar_text, timestamp
 
@@ -340,9 +340,15 @@ def plain(value: Any) -> Any:
     return value
 
 
+def received_body(answer: Answer) -> ReceivedBody:
+    """The answer to Alertmanager's webhook."""
+    return ReceivedBody.model_validate(answer, from_attributes=True)
+
+
 def kept_alert_body(received: Received) -> KeptAlertBody:
     """An alert of others with the diagnosis of then."""
-    return KeptAlertBody.model_validate(plain({**received.body(), "received_at": time_text(received.wall)}))
+    answered = AnsweredAlertBody.model_validate(received, from_attributes=True)
+    return KeptAlertBody(received_at=time_text(received.wall), **dict(answered))
 
 
 def time_text(wall: float | None) -> str | None:

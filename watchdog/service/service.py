@@ -14,9 +14,9 @@ from watchdog.clock import steady_seconds
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.errors import ConfigError, RuleError
 from watchdog.model import Incident, Key, Snapshot, Target, Transition
-from watchdog.notify.announcements import ForgetfulLedger, Ledger
+from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.notifiers import Notifiers
-from watchdog.notify.receiver import AlertReceiver, Received
+from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -49,7 +49,7 @@ class Service:
         self._schedule = Schedule()
         self._store = _store(settings)
         self._restored = self._store.open(time.time()) if self._store else Restored()
-        self._forgetful: defaultdict[str, Ledger] = defaultdict(ForgetfulLedger)
+        self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
         self._watches: dict[str, Watch] = {}
@@ -126,7 +126,7 @@ class Service:
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
-    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, payload: Mapping[str, Any]) -> Answer:
         """Takes Alertmanager's webhook; returns what we know of the targets its alerts mean.
 
         Raises PayloadError (a ValueError) for what is no such payload, ForwardError where it was not passed on.
@@ -284,7 +284,7 @@ class Service:
             self._store.record(ends)
         ended = (*self._restored.ended, *(each.incident for each in ends))
         if ended:
-            self._notifiers.observe(ended, steady_seconds(), time.time())
+            self._notifiers.observe(ended, steady_seconds(), time.time(), ())
 
     def _knows(self, key: Key) -> bool:
         return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
@@ -295,7 +295,7 @@ class Service:
         ends = [Transition.end_of(each, wall) for each in incidents]
         if self._store is not None:
             self._store.record(ends)
-        self._notifiers.observe([each.incident for each in ends], steady_seconds(), wall)
+        self._notifiers.observe([each.incident for each in ends], steady_seconds(), wall, ())
 
     def _receiver_of(self, settings: Settings) -> AlertReceiver:
         return AlertReceiver(
@@ -303,7 +303,7 @@ class Service:
         )
 
     def _ledger(self, sender: str) -> Ledger:
-        return self._store.ledger(sender) if self._store is not None else self._forgetful[sender]
+        return self._store.ledger(sender) if self._store is not None else self._memory[sender]
 
     def _all(self) -> Sequence[Watch]:
         return tuple(self._watches.values())

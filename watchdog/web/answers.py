@@ -1,12 +1,10 @@
 """What every answer has in common: JSON that is always valid, one shape for errors, and the safe headers."""
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi.responses import Response
 
-from watchdog.report.bodies import Body, ErrorBody, ErrorDetail, plain
+from watchdog.report.bodies import Body, ErrorBody, ErrorDetail
 from watchdog.text import scalar_text
 
 SAFE_HEADERS = {
@@ -42,16 +40,6 @@ class BodyResponse(Response):
         super().__init__(
             body.model_dump_json().encode(), status_code, headers=SAFE_HEADERS | dict(headers or {})
         )
-
-
-class MappingResponse(Response):
-    """Plain data as JSON: what JSON cannot write becomes null."""
-
-    media_type = "application/json"
-
-    def __init__(self, value: Mapping[str, Any]) -> None:
-        content = json.dumps(plain(value), allow_nan=False, ensure_ascii=False, default=str)
-        super().__init__(content.encode(), headers=SAFE_HEADERS)
 
 
 def error_response(

@@ -37,6 +37,7 @@ from watchdog.report.bodies import (
     incident_body,
     kept_alert_body,
     plain,
+    received_body,
     rule_body,
     status_body,
     transition_body,
@@ -46,7 +47,7 @@ from watchdog.settings.model import Settings
 from watchdog.settings.values import duration
 from watchdog.text import scalar_text
 from watchdog.web import page
-from watchdog.web.answers import BodyResponse, MappingResponse, error_response
+from watchdog.web.answers import BodyResponse, error_response
 from watchdog.web.guard import Guard
 from watchdog.web.state import ServiceState
 
@@ -367,12 +368,13 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
             raise HTTPException(404, "the receiver is off; set receiver.enabled")
         payload = await _json_object(request, settings.web.max_body_bytes)
         try:
-            return MappingResponse(await run_in_threadpool(state.receive, payload))
+            answer = await run_in_threadpool(state.receive, payload)
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
         except ForwardError as error:
             # Whoever sent it will send it again.
             return error_response(502, str(error), "not_forwarded")
+        return BodyResponse(received_body(answer))
 
     @app.get(
         "/received",

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 
 from watchdog.model import Incident, Snapshot, State, Target, Transition
-from watchdog.notify.receiver import Received
+from watchdog.notify.receiver import Answer, Received
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -77,7 +77,7 @@ class ServiceState(Protocol):
         """Read settings and rules again; returns the faults, and keeps what was where there are any."""
         ...
 
-    def receive(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, payload: Mapping[str, Any]) -> Answer:
         """Take Alertmanager's webhook; returns what we know of the targets its alerts mean.
 
         Raises ValueError, its text safe to show, for a payload that is not of that form, and ForwardError
