@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
 from watchdog.cli.rule_settings import rule_settings
@@ -16,10 +17,11 @@ from watchdog.replay.replay import Episode, Moment, Replay, replay
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.recording import Recording, read, thin
-from watchdog.text import finite_values
 
 WIDTH = 100
 INDENT = 6
+_EVIDENCE = TypeAdapter(tuple[Evidence, ...])
+_REMEDIES = TypeAdapter(tuple[Remedy, ...])
 
 app = typer.Typer(add_completion=False)
 
@@ -94,22 +96,8 @@ def _episode_json(episode: Episode) -> dict[str, object]:
         "resolved_at": episode.resolved_at,
         "lead_from": episode.lead_from,
         "explained_by": list(episode.explained_by),
-        "evidence": [_evidence_json(evidence) for evidence in episode.evidence],
-        "remedies": [_remedy_json(remedy) for remedy in episode.remedies],
-    }
-
-
-def _evidence_json(evidence: Evidence) -> dict[str, object]:
-    return {"clause": evidence.clause, "values": finite_values(evidence.values), "text": evidence.text}
-
-
-def _remedy_json(remedy: Remedy) -> dict[str, object]:
-    return {
-        "action": remedy.action,
-        "flag": remedy.flag,
-        "value": remedy.value,
-        "why": remedy.why,
-        "price": remedy.price,
+        "evidence": _EVIDENCE.dump_python(episode.evidence, mode="json"),
+        "remedies": _REMEDIES.dump_python(episode.remedies, mode="json", exclude={"__all__": {"direction"}}),
     }
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -133,7 +134,7 @@ def score_recordings(
             complain(f"{file}: no labelled phase in it")
     summary = totals(scores)
     if form is Form.JSON:
-        say_json({"totals": _totals_json(summary)})
+        say_json({"totals": asdict(summary)})
     else:
         say(_totals_text(summary))
     raise typer.Exit(0 if summary.perfect else 1)
@@ -194,16 +195,3 @@ def _totals_text(summary: "Totals") -> str:
     if summary.no_such_rule:
         lines.append(f"labels that no rule knows: {summary.no_such_rule}, not counted")
     return "\n".join(lines)
-
-
-def _totals_json(summary: "Totals") -> dict[str, object]:
-    return {
-        "causes": summary.causes,
-        "named": summary.named,
-        "listed": summary.listed,
-        "calm": summary.calm,
-        "quiet": summary.quiet,
-        "no_such_rule": summary.no_such_rule,
-        "median_seconds": summary.median_seconds,
-        "longest_seconds": summary.longest_seconds,
-    }
