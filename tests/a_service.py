@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.places import RECORDINGS
 from watchdog.diagnosis.readings import READINGS
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import (
     BlindRule,
     Evidence,
@@ -207,8 +207,8 @@ def healthy(target: str = "embed") -> Snapshot:
 def recorded(name: str, directory: Path, scrapes: int = 40) -> Snapshot:
     """A real server as it was after so many scrapes of a recording, five seconds apart."""
     recording, pages = read(RECORDINGS / f"{name}.jsonl.xz")
-    monitor = Monitor(Target(recording.name, f"http://{name}:8000/metrics"), rules(directory))
-    *_, last = (monitor.observe(page) for page in islice(thin(pages, 5), scrapes))
+    diagnosis = TargetDiagnosis(Target(recording.name, f"http://{name}:8000/metrics"), rules(directory))
+    *_, last = (diagnosis.observe(page) for page in islice(thin(pages, 5), scrapes))
     return last
 
 

@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 
 from tests.pagers import Pager
 from tests.places import RECORDINGS
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.notify.notifiers import Notifiers
 from watchdog.replay.demo_server import ReplayServer
@@ -61,7 +61,7 @@ class Sample:
 
 
 class House:
-    """A service without its clock: monitors, store, notifiers, metrics and texts, driven by numbers."""
+    """A service without its clock: diagnoses, store, notifiers, metrics and texts, driven by numbers."""
 
     def __init__(self, folder: Path, pager: Pager, server: ReplayServer, stack: ExitStack) -> None:
         settings = load(None, {"alertmanager.urls": [pager.url]}, os.environ)
@@ -72,13 +72,13 @@ class House:
         self._notifiers.run()
         stack.callback(self._notifiers.stop, 1.0)
         self._fetcher = stack.enter_context(closing(Fetcher(Endpoint(server.url), FetchLimits())))
-        self._monitors: dict[str, Monitor] = {}
+        self._diagnoses: dict[str, TargetDiagnosis] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._registry = registry(self)
 
     def targets(self) -> list[Target]:
         """The targets of now."""
-        return [monitor.target for monitor in self._monitors.values()]
+        return [diagnosis.target for diagnosis in self._diagnoses.values()]
 
     def snapshots(self) -> dict[str, Snapshot]:
         """Their last snapshots."""
@@ -94,17 +94,19 @@ class House:
 
     def step(self, name: str, scrape: Scrape) -> None:
         """One cycle of one target, as the service does it."""
-        monitor = self._monitors.get(name)
-        if monitor is None:
-            monitor = self._monitors[name] = Monitor(Target(name, f"http://{name}/metrics"), self.rules)
-        snapshot = self._snapshots[name] = monitor.observe(scrape)
+        diagnosis = self._diagnoses.get(name)
+        if diagnosis is None:
+            diagnosis = self._diagnoses[name] = TargetDiagnosis(
+                Target(name, f"http://{name}/metrics"), self.rules
+            )
+        snapshot = self._snapshots[name] = diagnosis.observe(scrape)
         self._store.record(snapshot.transitions)
         self._store.checkpoint(snapshot.incidents, snapshot.wall, snapshot.at, [name])
         self._notifiers.observe(snapshot.incidents, snapshot.at, snapshot.wall, snapshot.pageable)
 
     def forget(self, name: str) -> None:
         """A target is watched no more."""
-        self._monitors.pop(name, None)
+        self._diagnoses.pop(name, None)
         self._snapshots.pop(name, None)
 
     def look(self, wall: float) -> None:

@@ -17,7 +17,7 @@ from tests.a_site import Answer, Site, a_site
 from tests.places import RECORDINGS, SAMPLES
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.diagnosis.readings import LIMITS
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import (
     Expectations,
     Failure,
@@ -135,8 +135,8 @@ class Step(NamedTuple):
 
 
 def feed(house: House, steps: Sequence[Step]) -> Snapshot:
-    """The steps through a fresh monitor; the last snapshot, checked as far as no request is needed."""
-    monitor = Monitor(house.service.targets()[0], house.service.rules)
+    """The steps through a fresh diagnosis; the last snapshot, checked as far as no request is needed."""
+    diagnosis = TargetDiagnosis(house.service.targets()[0], house.service.rules)
     at, shift = 1000.0, 0.0
     for index, step in enumerate(steps):
         at, shift = at + step.seconds, shift + step.jump
@@ -145,7 +145,7 @@ def feed(house: House, steps: Sequence[Step]) -> Snapshot:
         failure = None if step.page else Failure(Reason.TIMEOUT, "no page within 4 s")
         server_info = ServerInfo("0.24.0", 8192, ("m",)) if index % 3 == 1 else ServerInfo()
         status = 200 if failure is None else 0
-        snapshot = monitor.observe(Scrape(at, wall, 0.01, status, body, failure, server_info))
+        snapshot = diagnosis.observe(Scrape(at, wall, 0.01, status, body, failure, server_info))
     check_snapshot(snapshot, house.service.rules)
     return snapshot
 

@@ -1,9 +1,9 @@
-"""A monitor with the shipped rules, given scrapes one after the other."""
+"""A diagnosis with the shipped rules, given scrapes one after the other."""
 
 from collections.abc import Iterable
 from functools import cache
 
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Expectations, Scrape, Snapshot, State, Target
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule_set import RuleSet, load
@@ -16,14 +16,16 @@ def shipped_rules() -> RuleSet:
     return load([shipped_rules_directory()], signal_names())
 
 
-def monitor(name: str = "server", expectations: Expectations | None = None) -> Monitor:
-    """A fresh monitor with the shipped rules."""
-    return Monitor(Target(name, "http://server/metrics", expectations or Expectations()), shipped_rules())
+def diagnosis(name: str = "server", expectations: Expectations | None = None) -> TargetDiagnosis:
+    """A fresh diagnosis with the shipped rules."""
+    return TargetDiagnosis(
+        Target(name, "http://server/metrics", expectations or Expectations()), shipped_rules()
+    )
 
 
 def watch(scrapes: Iterable[Scrape], expectations: Expectations | None = None) -> list[Snapshot]:
-    """What a fresh monitor says after each scrape."""
-    one = monitor(expectations=expectations)
+    """What a fresh diagnosis says after each scrape."""
+    one = diagnosis(expectations=expectations)
     return [one.observe(scrape) for scrape in scrapes]
 
 

@@ -145,6 +145,14 @@ class ServerInfo:
     max_model_len: int | None = None
     models: tuple[str, ...] = ()
 
+    def completed_by(self, older: "ServerInfo") -> "ServerInfo":
+        """This, and of what was not answered now what was answered before."""
+        return ServerInfo(
+            version=self.version or older.version,
+            max_model_len=self.max_model_len or older.max_model_len,
+            models=self.models or older.models,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Scrape:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from tests.places import RECORDINGS
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Scrape, Target
 from watchdog.rule.in_force import load_rules
 from watchdog.scrape.recording import read, thin
@@ -28,12 +28,12 @@ def step_seconds(scrapes: Sequence[Scrape]) -> float:
     rules = load_rules(RuleSettings())
     best = float("inf")
     for _ in range(ROUNDS):
-        monitor = Monitor(Target("bench", "http://bench/metrics"), rules)
+        diagnosis = TargetDiagnosis(Target("bench", "http://bench/metrics"), rules)
         for scrape in scrapes[:WARM_AFTER]:
-            monitor.observe(scrape)
+            diagnosis.observe(scrape)
         began = time.process_time()
         for scrape in scrapes[WARM_AFTER:]:
-            monitor.observe(scrape)
+            diagnosis.observe(scrape)
         best = min(best, (time.process_time() - began) / (len(scrapes) - WARM_AFTER))
     return best
 

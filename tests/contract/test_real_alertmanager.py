@@ -17,7 +17,7 @@ import yaml
 from tests.contract.programs import ROOT, Alertmanager, run
 from tests.pagers import Inbox, Post, Senders, incident, running, senders
 from tests.waiting import until
-from tests.watching import monitor, shipped_rules
+from tests.watching import diagnosis, shipped_rules
 from watchdog.model import Severity, State
 from watchdog.scrape.recording import read, thin
 
@@ -79,7 +79,7 @@ def said(posts: list[Post]) -> list[tuple[str, list[tuple[str, str]]]]:
 def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Path) -> None:
     """The recording's time drives the diagnosis; the alerts carry the time of day."""
     name = "VllmKvPoolExhausted"
-    watched = monitor("gpu-0")
+    watched = diagnosis("gpu-0")
     _, scrapes = read(RECORDING)
     with pair(tmp_path) as (inbox, real), running(sender(real.url, resend_seconds=60)) as alertmanager:
         leads: list[str] = []

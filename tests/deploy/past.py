@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from prometheus_client import generate_latest
 
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.notify.outbox import Statistics
 from watchdog.report.metrics import Figures, registry
@@ -36,11 +36,11 @@ class Replayed:
     """The service as its metrics see it, fed from recordings instead of servers."""
 
     rules: RuleSet
-    monitors: Mapping[str, Monitor]
+    diagnoses: Mapping[str, TargetDiagnosis]
     last: dict[str, Snapshot] = field(default_factory=dict)
 
     def targets(self) -> Sequence[Target]:
-        return [monitor.target for monitor in self.monitors.values()]
+        return [diagnosis.target for diagnosis in self.diagnoses.values()]
 
     def snapshots(self) -> Mapping[str, Snapshot]:
         return self.last
@@ -50,7 +50,7 @@ class Replayed:
 
     def figures(self) -> Figures:
         """Counted as a service does whose only Alertmanager is at hand."""
-        names = list(self.monitors)
+        names = list(self.diagnoses)
         return Figures(
             reloaded_at=BEGIN,
             cycle_seconds=dict.fromkeys(names, 0.002),
@@ -69,7 +69,7 @@ def samples(recordings: Mapping[str, Path]) -> Iterator[str]:
     """What Prometheus would have scraped of the watchdog and of each server, in OpenMetrics form."""
     rules = load_rules(RuleSettings())
     targets = {name: Target(name, f"http://{name}:8000/metrics") for name in recordings}
-    replayed = Replayed(rules, {name: Monitor(target, rules) for name, target in targets.items()})
+    replayed = Replayed(rules, {name: TargetDiagnosis(target, rules) for name, target in targets.items()})
     pages = {name: list(thin(read(path)[1], INTERVAL_SECONDS)) for name, path in recordings.items()}
     ours = registry(replayed)
     for step in range(max(map(len, pages.values()))):
@@ -77,7 +77,7 @@ def samples(recordings: Mapping[str, Path]) -> Iterator[str]:
         for name, scrapes in pages.items():
             if step < len(scrapes):
                 scrape = scrapes[step]
-                replayed.last[name] = replayed.monitors[name].observe(_moved(scrape, at))
+                replayed.last[name] = replayed.diagnoses[name].observe(_moved(scrape, at))
                 yield from _stamped(scrape.body.decode(), {"instance": f"{name}:8000", "job": "vllm"}, at)
         labels = {"instance": "watchdog:9847", "job": "vllm-watchdog"}
         yield from _stamped(generate_latest(ours).decode(), labels, at)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.a_service import NOW, healthy, readings
 from tests.watching import shipped_rules
-from watchdog.diagnosis.fleet import FLEET, OLDEST_SECONDS, Fleet
+from watchdog.diagnosis.fleet import FLEET, OLDEST_SECONDS, FleetDiagnosis
 from watchdog.diagnosis.readings import READINGS
 from watchdog.model import Incident, Snapshot, State, Transition
 
@@ -28,7 +28,7 @@ def server(name: str, *engines: dict[str, float], at: float = 0.0, up: bool = Tr
 
 def watched(*servers: Snapshot, steps: int = 330) -> tuple[tuple[Incident, ...], list[Transition]]:
     """The fleet's incidents after so many steps, a second apart, and all that changed."""
-    fleet, changes = Fleet(shipped_rules()), list[Transition]()
+    fleet, changes = FleetDiagnosis(shipped_rules()), list[Transition]()
     for step in range(steps + 1):
         fresh = [replace(each, at=each.at + step) for each in servers]
         standing = fleet.observe(fresh, float(step), NOW + step)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.pages import page, scrape
 from tests.watching import shipped_rules
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Target, Truth
 from watchdog.rule.rule_set import RuleSet
 
@@ -18,9 +18,9 @@ def test_f65_a_rule_that_fails_inside_is_unknown_and_the_others_speak() -> None:
 
     sick = replace(down, id="sick", when=(replace(clause, truth=broken),), explains=())
     rules = RuleSet([sick, *shipped_rules().rules], "with a sick one")
-    monitor = Monitor(Target("t", ""), rules)
+    diagnosis = TargetDiagnosis(Target("t", ""), rules)
     for at in range(0, 61, 5):
-        snapshot = monitor.observe(
+        snapshot = diagnosis.observe(
             scrape(float(at), page(num_requests_running=0.0, num_requests_waiting=0.0))
         )
     assert snapshot.rule_errors == {"sick": 13}

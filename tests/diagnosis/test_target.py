@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.pages import LABELS, failed, line, page, scrape
-from tests.watching import firing, lead, monitor, shipped_rules, watch
-from watchdog.diagnosis.target import LEAST_SECONDS_TO_JUDGE, Monitor
+from tests.watching import diagnosis, firing, lead, shipped_rules, watch
+from watchdog.diagnosis.target import LEAST_SECONDS_TO_JUDGE, TargetDiagnosis
 from watchdog.history.layout import MOST_ENGINES, MOST_NAME_CHARACTERS
 from watchdog.model import (
     Failure,
@@ -60,8 +60,8 @@ def rules(
     return load([folder], signal_names(), allow_untested=True)
 
 
-def of(made: RuleSet) -> Monitor:
-    return Monitor(Target("server", "http://server/metrics"), made)
+def of(made: RuleSet) -> TargetDiagnosis:
+    return TargetDiagnosis(Target("server", "http://server/metrics"), made)
 
 
 def text(at: float, waiting: float = 0.0, labels: str = LABELS) -> str:
@@ -75,7 +75,7 @@ def text(at: float, waiting: float = 0.0, labels: str = LABELS) -> str:
     )
 
 
-def run(one: Monitor, scrapes: Iterable[Scrape]) -> Snapshot:
+def run(one: TargetDiagnosis, scrapes: Iterable[Scrape]) -> Snapshot:
     for each in scrapes:
         snapshot = one.observe(each)
     return snapshot
@@ -147,9 +147,9 @@ def test_a_page_that_cannot_be_parsed_is_a_failure_with_its_reason(tmp_path: Pat
 
 def test_the_limits_of_a_page_are_the_settings(tmp_path: Path) -> None:
     made = rules(tmp_path)
-    few = Monitor(Target("server", "http://server"), made, max_series=3)
+    few = TargetDiagnosis(Target("server", "http://server"), made, max_series=3)
     assert few.observe(scrape(0.0, text(0))).failures == {Reason.TOO_LARGE: 1}
-    short = Monitor(Target("server", "http://server"), made, max_line_bytes=20)
+    short = TargetDiagnosis(Target("server", "http://server"), made, max_line_bytes=20)
     assert short.observe(scrape(0.0, text(0))).failures == {Reason.TOO_LARGE: 1}
 
 
@@ -277,21 +277,21 @@ def test_what_is_kept_of_engines_that_went_goes_with_them(tmp_path: Path) -> Non
     one = of(rules(tmp_path))
     for number in range(300):
         one.observe(scrape(5.0 * number, text(number, labels=f'model_name="m{number}",engine="0"')))
-    assert len(one._baselines) < 170
+    assert len(one._engines._baselines) < 170
     assert len(one._history._epochs) < 170
 
 
 def test_a_page_of_too_many_engines_says_so_and_is_judged_as_far_as_it_goes() -> None:
     many = "".join(text(0, labels=f'model_name="m{number}",engine="0"') for number in range(MOST_ENGINES + 2))
-    snapshot = monitor().observe(scrape(0.0, many))
+    snapshot = diagnosis().observe(scrape(0.0, many))
     assert len(snapshot.readings) == MOST_ENGINES
     [note] = snapshot.notes
     assert note.startswith(f"{MOST_ENGINES + 2} models and engines are on the page, 2 of them are not judged")
-    assert monitor().observe(scrape(0.0, text(0))).notes == ()
+    assert diagnosis().observe(scrape(0.0, text(0))).notes == ()
 
 
 def test_notes_are_of_the_last_page_only() -> None:
-    one = monitor()
+    one = diagnosis()
     repeated = text(0) + line("num_requests_running", 1.0)
     assert one.observe(scrape(0.0, repeated)).notes
     assert not one.observe(scrape(5.0, text(5))).notes
@@ -301,7 +301,7 @@ def test_notes_are_of_the_last_page_only() -> None:
 
 def test_thousands_of_engines_that_change_with_every_page_cost_a_bounded_step() -> None:
     shipped_rules()
-    one = monitor()
+    one = diagnosis()
     took = []
     for number in range(3):
         engines = range(number * 1000, number * 1000 + 1000)
@@ -320,7 +320,7 @@ def test_a_baseline_is_given_up_where_pages_are_too_large_to_keep(
     one = of(made)
     run(one, (scrape(float(at), text(at)) for at in range(0, 101, 5)))
     run(one, (scrape(float(at), text(at, waiting=9)) for at in range(105, 131, 5)))
-    keeper = one._baselines[Subject("server", "m", "0")]
+    keeper = one._engines._baselines[Subject("server", "m", "0")]
     frozen = keeper.frozen
     assert frozen is not None
     monkeypatch.setattr("watchdog.history.history.MOST_VALUES", 100)
@@ -361,7 +361,7 @@ def test_a_rule_that_begins_to_fail_freezes_its_incident(tmp_path: Path) -> None
 def test_a_name_too_long_for_a_model_is_judged_by_nobody_and_told() -> None:
     fits, too_long = "a" * (MOST_NAME_CHARACTERS - 1), "b" * MOST_NAME_CHARACTERS
     both = "".join(text(0, labels=f'model_name="{name}",engine="0"') for name in (fits, too_long))
-    snapshot = monitor().observe(scrape(0.0, both))
+    snapshot = diagnosis().observe(scrape(0.0, both))
     assert [readings.subject.model_name for readings in snapshot.readings] == [fits]
     assert "1 of them are not judged" in snapshot.notes[0]
     assert too_long not in str(snapshot)

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 
 from tests.a_service import AService
 from tests.pages import LABELS, failed, histogram, page, scrape
-from tests.watching import firing, monitor, shipped_rules, watch
+from tests.watching import diagnosis, firing, shipped_rules, watch
 from watchdog.history.layout import MOST_ENGINES
 from watchdog.model import Snapshot, State
 from watchdog.report.bodies import diagnosis_body
@@ -111,7 +111,7 @@ def test_f31_many_engines_are_judged_up_to_a_limit_that_is_told() -> None:
     and nobody should be woken by it."""
     many = "".join(busy(0, labels=f'model_name="m{number}",engine="0"') for number in range(1000))
     shipped_rules()
-    one = monitor()
+    one = diagnosis()
     began = time.process_time()
     snapshot = one.observe(scrape(0.0, many))
     assert time.process_time() - began < 10
@@ -121,13 +121,13 @@ def test_f31_many_engines_are_judged_up_to_a_limit_that_is_told() -> None:
 
 
 def test_f31_a_new_model_at_each_scrape_leaves_nothing_behind() -> None:
-    one = monitor()
+    one = diagnosis()
     for number in range(400):
         text = busy(5.0 * number, labels=f'model_name="m{number}",engine="0"', waiting=9.0)
         snapshot = one.observe(scrape(5.0 * number, text))
     assert len(snapshot.incidents) < 300
     assert len(one._history.frames) < 160
-    assert len(one._baselines) < 160
+    assert len(one._engines._baselines) < 160
 
 
 def test_f33_labels_that_are_ours_to_give_are_taken_from_no_page() -> None:
@@ -143,7 +143,7 @@ def test_f33_labels_that_are_ours_to_give_are_taken_from_no_page() -> None:
 def test_f39_what_an_incident_rests_on_disappears_and_comes_back_without_a_flap() -> None:
     """Unknown meanwhile: it neither ends nor begins again."""
     changes = []
-    one = monitor()
+    one = diagnosis()
     for at in range(0, 241, 5):
         text = busy(min(at, 60), waiting=5.0)  # stalled from 60 s on
         if 120 <= at < 180:
@@ -163,7 +163,7 @@ def test_f39_what_an_incident_rests_on_disappears_and_comes_back_without_a_flap(
 
 def test_f39_a_server_that_fails_now_and_then_in_an_incident_makes_no_second_one() -> None:
     changes = []
-    one = monitor()
+    one = diagnosis()
     for at in range(0, 301, 5):
         made = failed(float(at)) if at % 25 == 0 and at else scrape(float(at), busy(min(at, 60), waiting=5.0))
         snapshot = one.observe(made)

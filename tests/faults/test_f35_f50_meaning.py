@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.pages import LABELS, failed, histogram, line, page, scrape
-from tests.watching import firing, lead, monitor, watch
+from tests.watching import diagnosis, firing, lead, watch
 from watchdog.history.layout import Selector
 from watchdog.history.span import now_span
 from watchdog.model import Reason, Scrape, State, Subject, Verdict
@@ -41,7 +41,7 @@ def steady(until: int, begin: int = 0, interval: int = 5) -> Iterator[Scrape]:
 def test_f35_a_restart_gives_no_negative_and_no_giant_rate() -> None:
     texts = [(at, engine(at)) for at in range(0, 61, 5)]
     texts += [(at, engine(at - 80)) for at in range(85, 121, 5)]
-    one = monitor()
+    one = diagnosis()
     for at, text in texts:
         snapshot = one.observe(scrape(float(at), text))
         for readings in snapshot.readings:
@@ -74,7 +74,7 @@ def test_f37_one_engine_of_a_group_resets_alone() -> None:
 
 
 def test_f38_rates_are_unknown_until_half_a_window_and_gaps_are_no_zeros() -> None:
-    one = monitor()
+    one = diagnosis()
     for at in (0, 5, 10):
         snapshot = one.observe(scrape(float(at), engine(at)))
         assert snapshot.readings[0].values["generation_tokens_per_second"] is None
@@ -111,7 +111,7 @@ def test_f40_a_wall_clock_that_jumps_changes_nothing(jump: float) -> None:
 
 
 def test_f41_after_a_suspension_old_data_says_nothing() -> None:
-    one = monitor()
+    one = diagnosis()
     for made in steady(60):
         one.observe(made)
     snapshot = one.observe(scrape(660.0, engine(60, running=4.0)))
@@ -121,7 +121,7 @@ def test_f41_after_a_suspension_old_data_says_nothing() -> None:
 
 def test_f42_a_value_that_flaps_around_its_threshold_makes_one_incident() -> None:
     fired = 0
-    one = monitor()
+    one = diagnosis()
     for at in range(0, 301, 5):
         usage = 0.97 if at % 10 else 0.80
         text = engine(at, running=9.0, waiting=5.0, usage=usage)
@@ -134,7 +134,7 @@ def test_f42_a_value_that_flaps_around_its_threshold_makes_one_incident() -> Non
 
 
 def test_f43_without_a_wait_it_fires_at_the_first_true_and_else_at_the_first_tick_after() -> None:
-    one = monitor()
+    one = diagnosis()
     times = [float(at) for at in range(0, 40, 7)]
     down_at = [at for at in times if "target-down" in firing(one.observe(failed(at)))]
     assert down_at
@@ -142,7 +142,7 @@ def test_f43_without_a_wait_it_fires_at_the_first_true_and_else_at_the_first_tic
 
 
 def test_f44_a_hung_engine_is_named_soon_though_its_page_answers() -> None:
-    one = monitor()
+    one = diagnosis()
     for made in steady(60):
         one.observe(made)
     named = None
@@ -225,7 +225,7 @@ def test_unknown_values_of_a_histogram_stay_unknown() -> None:
     text = engine(0) + histogram("time_to_first_token_seconds", {0.1: 5.0, float("inf"): 5.0}, float("nan"))
     last = watch(scrape(float(at), text) for at in range(0, 61, 5))[-1]
     assert last.readings[0].values["ttft_p50_seconds"] is None
-    one = monitor()
+    one = diagnosis()
     for made in steady(60):
         one.observe(made)
     span = now_span(one._history, Subject("server", "m", "0"))
@@ -234,7 +234,7 @@ def test_unknown_values_of_a_histogram_stay_unknown() -> None:
 
 
 def test_reasons_of_failed_scrapes_are_counted() -> None:
-    one = monitor()
+    one = diagnosis()
     one.observe(failed(0.0, Reason.TIMEOUT))
     snapshot = one.observe(failed(5.0, Reason.STATUS, 503))
     assert snapshot.failures == {Reason.TIMEOUT: 1, Reason.STATUS: 1}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import scrape
-from tests.watching import firing, lead, monitor, watch
+from tests.watching import diagnosis, firing, lead, watch
 from watchdog.facts.version import fingerprint, version
 from watchdog.history.names import CORE, spellings, wanted
 from watchdog.model import Snapshot, Verdict
@@ -100,7 +100,7 @@ LEANED_ON = (
 
 def sick(family: str = "") -> Snapshot:
     """What is said of a server whose KV pool is exhausted and whose metrics of one family have another name."""
-    one = monitor()
+    one = diagnosis()
     pattern = re.compile(rf"\bvllm:{family}(_total|_bucket|_sum|_count)?\b")
     for each in list(thin(read(SICK)[1], 5))[8:30]:
         text = each.body.decode()

@@ -19,7 +19,7 @@ from tests.lives.simulated_engine import (
     Setup,
 )
 from tests.lives.simulated_server import around, scrapes, traffic
-from tests.watching import lead, monitor
+from tests.watching import diagnosis, lead
 from watchdog.model import Severity, Snapshot
 
 CPU = Setup(TINY_ON_CPU, max_num_seqs=24, max_num_batched_tokens=2048, pool_tokens=64_000)
@@ -73,7 +73,7 @@ def sharing(requests: Iterable[Request], share: float, tokens: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Seen:
-    """What a monitor said of a simulated server, and whether requests were waiting then."""
+    """What a diagnosis said of a simulated server, and whether requests were waiting then."""
 
     snapshots: list[tuple[float, Snapshot, bool]]
 
@@ -96,7 +96,7 @@ class Seen:
 
 
 def seen(engines: list[Engine], end: float, **scraping: float) -> Seen:
-    watcher = monitor()
+    watcher = diagnosis()
     return Seen(
         [
             (one.at, watcher.observe(one), any(engine.waiting for engine in engines))

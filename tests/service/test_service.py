@@ -13,7 +13,7 @@ from tests.commands import RECORDING, write_rule
 from tests.pagers import Pager
 from tests.servers import Server, answer, hang, request, serving
 from tests.waiting import until
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import RuleError
 from watchdog.model import State, Transition, Verdict
 from watchdog.replay.demo_server import ReplayServer
@@ -136,15 +136,15 @@ def test_rules_that_do_not_load_refuse_the_start(rules: Path) -> None:
 def test_a_step_that_raises_is_counted_and_the_loop_goes_on(
     rules: Path, sick_server: ReplayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    observe = Monitor.observe
+    observe = TargetDiagnosis.observe
     broken = False
 
-    def observe_or_raise(self: Monitor, scrape: Any) -> Any:
+    def observe_or_raise(self: TargetDiagnosis, scrape: Any) -> Any:
         if broken:
             raise ZeroDivisionError("a bug")
         return observe(self, scrape)
 
-    monkeypatch.setattr(Monitor, "observe", observe_or_raise)
+    monkeypatch.setattr(TargetDiagnosis, "observe", observe_or_raise)
     with running(Configured(rules, {"name": "gpu", "url": sick_server.url})) as service:
         until(lambda: service.snapshots()["gpu"].verdict is Verdict.CRITICAL)
         since = service.snapshots()["gpu"].incidents[0].firing_since
@@ -156,7 +156,7 @@ def test_a_step_that_raises_is_counted_and_the_loop_goes_on(
         broken = False
         until(lambda: service.snapshots()["gpu"].verdict is Verdict.CRITICAL)
         until(service.cycle_alive)
-        # A fresh start of the monitor is no new incident.
+        # A fresh start of the diagnosis is no new incident.
         assert service.snapshots()["gpu"].incidents[0].firing_since == since
 
 

@@ -25,7 +25,7 @@ from watchdog.cli.console import (
 from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, RecordingError
 from watchdog.logs import escape
 from watchdog.model import Snapshot, Target, Verdict
@@ -136,10 +136,10 @@ class _Watched:
     def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet, limits: ScrapeSettings) -> None:
         self.last: Snapshot | None = None
         self._fetcher = fetcher
-        self._monitor = Monitor(target, rules, limits.max_series, limits.max_line_bytes)
+        self._diagnosis = TargetDiagnosis(target, rules, limits.max_series, limits.max_line_bytes)
 
     def step(self) -> None:
-        self.last = self._monitor.observe(self._fetcher.fetch(steady_seconds(), time.time()))
+        self.last = self._diagnosis.observe(self._fetcher.fetch(steady_seconds(), time.time()))
 
 
 def _from_file(path: Path, rules: RuleSet) -> Snapshot:

@@ -17,7 +17,7 @@ FLEET = "*"
 OLDEST_SECONDS = 60.0
 
 
-class Fleet:
+class FleetDiagnosis:
     """Watches all targets together; one writer. Pure: it is given snapshots and the time."""
 
     def __init__(self, rules: RuleSet) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from watchdog.facts.launch import ServerContext
 from watchdog.language.template import render_text
-from watchdog.model import BlindRule, Finding, Lookup, Subject, Truth
+from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
 from watchdog.rule.rule import Rule, evaluate
+from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import metrics_of
 
 
@@ -19,6 +20,28 @@ class Case:
     lookup: Lookup
     context: ServerContext
     texts: dict[str, str]
+
+
+class Judge:
+    """Asks the rules in force; `errors` counts the answers that failed inside a rule, by its id, since the start."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.errors: dict[str, int] = {}
+        self.replace_rules(rules)
+
+    def replace_rules(self, rules: RuleSet) -> None:
+        """Goes over to another rule set."""
+        self._by_scope = {
+            scope: tuple(rule for rule in rules.rules if rule.scope is scope) for scope in Scope
+        }
+
+    def findings(self, scope: Scope, case: Case) -> list[Finding]:
+        """What each rule of a scope says of one subject."""
+        findings = list(judge(self._by_scope[scope], case))
+        for finding in findings:
+            if finding.error:
+                self.errors[finding.rule] = self.errors.get(finding.rule, 0) + 1
+        return findings
 
 
 def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:

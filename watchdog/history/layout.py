@@ -1,7 +1,7 @@
 """Where each series of a page stands, and whose it is: worked out once for all pages of one shape."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
@@ -81,6 +81,28 @@ class Layout:
     def weight(self) -> int:
         """What it takes to remember, in values."""
         return _VALUES_A_SERIES * len(self.series) + _VALUES_AN_ENGINE * len(self.subjects)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is odd about such a page, for people: several servers on one, more engines than are judged."""
+        return (*self._several_servers(), *self._surplus())
+
+    def shows(self, metric: str) -> bool:
+        """Whether the metric is on the page, under any of its names."""
+        return any(name in self.by_name for name in spellings(metric))
+
+    def _several_servers(self) -> Iterator[str]:
+        if self.owners.marks:
+            marks = ", ".join(self.owners.marks)
+            yield f"several servers are on the page: each is judged by itself, told apart by its label {marks}"
+
+    def _surplus(self) -> Iterator[str]:
+        if self.surplus_engines:
+            total = len(self.subjects) + self.surplus_engines
+            yield (
+                f"{total} models and engines are on the page, {self.surplus_engines} of them are not judged: "
+                f"at most {MOST_ENGINES} are, with names of {MOST_NAME_CHARACTERS} characters"
+            )
 
     def columns(self, selector: Selector, model_name: str, engine: str) -> tuple[int, ...]:
         """The positions a selector has for an engine; series without these labels belong to every engine."""

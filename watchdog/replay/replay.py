@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import (
     SEVERITY_RANK,
     Evidence,
@@ -62,12 +62,12 @@ class Replay:
 
 
 def replay(target: Target, scrapes: Iterable[Scrape], rules: RuleSet) -> Replay:
-    """Runs every scrape through one fresh monitor, as `serve` would have."""
-    monitor = Monitor(target, rules)
+    """Runs every scrape through one fresh diagnosis, as `serve` would have."""
+    diagnosis = TargetDiagnosis(target, rules)
     story = _Story()
     snapshot = None
     for scrape in scrapes:
-        snapshot = monitor.observe(scrape)
+        snapshot = diagnosis.observe(scrape)
         story.add(snapshot)
     return Replay(tuple(story.timeline), tuple(story.episodes), snapshot)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.fleet import Fleet
+from watchdog.diagnosis.fleet import FleetDiagnosis
 from watchdog.model import Incident, Snapshot, Standing
 from watchdog.rule.rule_set import RuleSet
 
@@ -30,7 +30,7 @@ class FleetWatch:
     ) -> None:
         self.incidents: tuple[Incident, ...] = ()
         self.errors = 0
-        self._fleet = Fleet(rules)
+        self._fleet = FleetDiagnosis(rules)
         self._snapshots = snapshots
         self._publish = publish
         self._step = threading.Lock()

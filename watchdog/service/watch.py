@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.settings.model import ScrapeSettings
 
-# A monitor that raises this often in a row has lost its footing: begin with a fresh one.
+# A diagnosis that raises this often in a row has lost its footing: begin with a fresh one.
 RAISES_BEFORE_FRESH_START = 3
 FACTS_PAUSE_SECONDS = 600.0
 INTERNAL_ERROR_NOTE = "the last cycle failed inside the watchdog; see its log"
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Watch:
-    """A target's fetcher, its monitor and its last snapshot; `cycle` is the job that runs each interval.
+    """A target's fetcher, its diagnosis and its last snapshot; `cycle` is the job that runs each interval.
 
     `errors` counts cycles that raised, `finished_at` is the steady time when one last ended well (None: never).
     """
@@ -45,7 +45,7 @@ class Watch:
         self._fetcher = fetcher
         self._rules = rules
         self._limits = limits or ScrapeSettings()
-        self._monitor = self._new_monitor()
+        self._diagnosis = self._new_diagnosis()
         self._publish = publish
         self._steady = steady
         self._wall = wall
@@ -73,7 +73,7 @@ class Watch:
         self.cycle_seconds = self.finished_at - began
 
     def _take(self, scrape: Scrape) -> None:
-        before, now = self.snapshot, self._monitor.observe(scrape)
+        before, now = self.snapshot, self._diagnosis.observe(scrape)
         self.snapshot = now
         _tell_changes(before, now)
         self._raised_in_a_row = 0
@@ -96,13 +96,13 @@ class Watch:
         """Judges by other rules from the next cycle on; incidents keep their identity."""
         with self._step:
             self._rules = rules
-            self._monitor.replace_rules(rules, self._wall())
+            self._diagnosis.replace_rules(rules, self._wall())
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
             self._taken_up = list(incidents)
-            self._monitor.restore(self._taken_up, self._steady())
+            self._diagnosis.restore(self._taken_up, self._steady())
 
     def take_over(self, before: "Watch") -> None:
         """Goes on where another watch of the same target ends: with what it said last, and its incidents."""
@@ -123,8 +123,8 @@ class Watch:
         with self._step:
             pass
 
-    def _new_monitor(self) -> Monitor:
-        return Monitor(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
+    def _new_diagnosis(self) -> TargetDiagnosis:
+        return TargetDiagnosis(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
 
     def _failed(self) -> None:
         if self._closed:
@@ -141,11 +141,11 @@ class Watch:
             self._begin_afresh()
 
     def _begin_afresh(self) -> None:
-        """A monitor without the history that may have broken the old one, but with its incidents."""
+        """A diagnosis without the history that may have broken the old one, but with its incidents."""
         live = self.live()
         with self._step:
-            self._monitor = self._new_monitor()
-            self._monitor.restore(live, self._steady())
+            self._diagnosis = self._new_diagnosis()
+            self._diagnosis.restore(live, self._steady())
 
 
 def _tell_changes(before: Snapshot | None, now: Snapshot) -> None:
