@@ -34,6 +34,18 @@ class Scope(StrEnum):
     FLEET = "fleet"
 
 
+class Limit(StrEnum):
+    """What can bound throughput: what requests wait for, or what the engine has no more of."""
+
+    SEQUENCES = "sequences"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - no password
+    KV_POOL = "kv_pool"
+    DEFERRED = "deferred"
+    COMPUTE = "compute"
+    API_SERVER = "api_server"
+    STALLED = "stalled"
+
+
 class Truth(StrEnum):
     """A three-valued answer; unknown never fires and never resolves."""
 
@@ -359,7 +371,10 @@ class LatencyShare:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What is shown of one engine even when nothing fires; each value None where it is unknown."""
+    """What is shown of one engine even when nothing fires; each value None where it is unknown.
+
+    `limit` is what bounds throughput: a Limit, `none` where nothing waits, or `unknown`.
+    """
 
     subject: Subject
     values: Mapping[str, float | None]

@@ -189,15 +189,43 @@ def test_one_page_of_a_calm_server_is_too_little_to_tell(
     assert ended.out.count("one page is too little") == 1
 
 
-@pytest.mark.usefixtures("rules")
+def _page(tmp_path: Path, running: float, waiting: float, kv_usage: float) -> Path:
+    """A page of a real server with these gauges."""
+    body = _pages()[0]
+    gauges = {
+        "num_requests_running": running,
+        "num_requests_waiting": waiting,
+        "kv_cache_usage_perc": kv_usage,
+    }
+    for name, value in gauges.items():
+        body = re.sub(rf"({name}\{{.*\}}) .*".encode(), rb"\1 " + str(value).encode(), body)
+    page = tmp_path / "page.prom"
+    page.write_bytes(body)
+    return page
+
+
 def test_a_queue_before_a_free_pool_is_said_to_have_several_causes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "page.prom"
-    page.write_bytes(re.sub(rb"(num_requests_waiting\{.*\}) .*", rb"\1 12.0", _pages()[0]))
-    ended = command(capsys, "diagnose", page, "--format", "json")
+    ended = command(capsys, "diagnose", _page(tmp_path, 4, 12, 0.01), "--format", "json")
     [target] = json.loads(ended.out)["targets"]
-    assert any("a limit on sequences, on tokens a step, or compute" in hint for hint in target["hints"])
+    several = "1% full: a limit on sequences, a limit on tokens a step, or compute; which one cannot be told"
+    assert any(several in hint for hint in target["hints"])
+
+
+def test_what_one_page_cannot_tell_apart_follows_from_the_rules_in_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = _page(tmp_path, 4, 12, 0.8)
+    told = " ".join(command(capsys, "diagnose", page).out.split())
+    assert "80% full: the KV pool, a limit on sequences, a limit on tokens a step, or compute" in told
+    settings = tmp_path / "settings.yaml"
+    overrides = {"kv-pool-exhausted": {"parameters": {"least_peak_ratio": 0.85}}}
+    settings.write_text(json.dumps({"rules": {"overrides": overrides}}))
+    told = " ".join(command(capsys, "diagnose", page, "--config", settings).out.split())
+    assert "80% full: a limit on sequences, a limit on tokens a step, or compute" in told
+    # Nothing but the pool is left.
+    assert "12 requests wait" not in command(capsys, "diagnose", _page(tmp_path, 4, 12, 0.98)).out
 
 
 @pytest.mark.usefixtures("rules")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lives.test_recordings import FILES
-from tests.watching import watch
+from tests.watching import shipped_rules, watch
 from watchdog.model import Key, Snapshot, State
 from watchdog.scrape.recording import read, thin
 from watchdog.state.store import Store
@@ -52,3 +52,21 @@ def test_each_change_is_kept_as_the_page_shows_it(path: Path) -> None:
             assert incident == shown.get((incident.key, incident.state), incident)
             # What never fired is gone at its end; everything else is there to be seen.
             assert (incident.key, incident.state) in shown or incident.firing_since is None
+
+
+@by_recording
+def test_no_lead_contradicts_what_is_said_to_bind(path: Path) -> None:
+    for snapshot in story(path):
+        if snapshot.lead is None:
+            continue
+        rule = shipped_rules().find(snapshot.lead.rule)
+        assert rule is not None
+        if rule.limit is None:
+            continue
+        about = [one for one in snapshot.readings if snapshot.lead[2:] in {one.subject[1:], ("", "")}]
+        assert {one.limit for one in about} <= {rule.limit}
+
+
+def test_every_limit_that_a_recording_shows_is_named_at_some_scrape() -> None:
+    seen = {one.limit for path in FILES for snapshot in story(path) for one in snapshot.readings}
+    assert seen >= {"none", "sequences", "token_budget", "kv_pool", "deferred", "compute", "stalled"}

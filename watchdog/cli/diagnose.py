@@ -28,11 +28,12 @@ from watchdog.clock import steady_seconds
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, RecordingError
 from watchdog.logs import escape
-from watchdog.model import Snapshot, Target, Verdict
+from watchdog.model import Limit, Readings, Snapshot, Target, Truth, Verdict
 from watchdog.replay.replay import replay
 from watchdog.report.bodies import diagnosis_body
 from watchdog.report.text import WIDTH, diagnosis_text
 from watchdog.rule.in_force import load_rules, with_directories
+from watchdog.rule.rule import evaluate
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
@@ -44,8 +45,13 @@ ONE_PAGE = (
     "and diagnose that"
 )
 WATCH_HINT = "watch for 30 s or more (--for 30s)"
-# Above this the queue is explained by the pool itself.
-FULL_POOL_RATIO = 0.75
+# What a queue usually waits for.
+_WAITED_FOR = {
+    Limit.KV_POOL: "the KV pool",
+    Limit.SEQUENCES: "a limit on sequences",
+    Limit.TOKEN_BUDGET: "a limit on tokens a step",
+    Limit.COMPUTE: "compute",
+}
 
 app = typer.Typer(add_completion=False)
 
@@ -90,7 +96,7 @@ def diagnose(
         if not settings.targets:
             raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
         snapshots += watch_all(settings, rule_set, interval, duration)
-    _say(snapshots, pages, form)
+    _say(snapshots, pages, rule_set, form)
     raise typer.Exit(exit_code(snapshot.verdict for snapshot in snapshots))
 
 
@@ -150,9 +156,9 @@ def _from_file(path: Path, rules: RuleSet) -> Snapshot:
     return last
 
 
-def _say(snapshots: Sequence[Snapshot], pages: Set[str], form: Form) -> None:
+def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: Form) -> None:
     """`pages` are the targets of which one page is all there is."""
-    limits = {each.target.name: list(_limits(each, each.target.name in pages)) for each in snapshots}
+    limits = {each.target.name: list(_limits(each, each.target.name in pages, rules)) for each in snapshots}
     told = {
         each.target.name: replace(each, hints=(*limits[each.target.name], *each.hints)) for each in snapshots
     }
@@ -169,7 +175,7 @@ def _say(snapshots: Sequence[Snapshot], pages: Set[str], form: Form) -> None:
             say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
-def _limits(snapshot: Snapshot, is_page: bool) -> Iterator[str]:
+def _limits(snapshot: Snapshot, is_page: bool, rules: RuleSet) -> Iterator[str]:
     """What a short look cannot tell, and how long a look would."""
     if snapshot.verdict is not Verdict.STARTING:
         return
@@ -178,8 +184,27 @@ def _limits(snapshot: Snapshot, is_page: bool) -> Iterator[str]:
     for readings in snapshot.readings:
         engine = f" on engine {readings.subject.engine}" if len(snapshot.readings) > 1 else ""
         waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")
-        if waiting and usage is not None and usage < FULL_POOL_RATIO:
+        possible = [
+            words for limit, words in _WAITED_FOR.items() if limit in _possible_limits(readings, rules)
+        ]
+        if waiting and usage is not None and len(possible) > 1:
             yield (
-                f"{waiting:.0f} requests wait{engine} while the KV pool is {usage:.0%} full: a limit on sequences, "
-                f"on tokens a step, or compute; which one cannot be told from one {advice}"
+                f"{waiting:.0f} requests wait{engine} while the KV pool is {usage:.0%} full: "
+                f"{', '.join(possible[:-1])}, or {possible[-1]}; which one cannot be told from one {advice}"
             )
+
+
+def _possible_limits(readings: Readings, rules: RuleSet) -> frozenset[Limit]:
+    """The limits that no rule rules out, were the page to stand as it is for a whole window."""
+    running, waiting = readings.values.get("running_requests"), readings.values.get("waiting_requests")
+    usage = readings.values.get("kv_usage_ratio")
+    standing = {
+        **dict.fromkeys(("running_last", "running_mean", "running_peak", "running_while_waiting"), running),
+        **dict.fromkeys(("waiting_last", "waiting_recent_min"), waiting),
+        **dict.fromkeys(("kv_usage_last_ratio", "kv_usage_mean_ratio", "kv_usage_peak_ratio"), usage),
+    }
+    truths: dict[Limit, set[Truth]] = {}
+    for rule in rules.rules:
+        if rule.limit is not None:
+            truths.setdefault(rule.limit, set()).add(evaluate(rule, standing.get).truth)
+    return frozenset(limit for limit in Limit if truths.get(limit) != {Truth.NO})

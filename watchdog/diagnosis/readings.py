@@ -1,10 +1,10 @@
 """What is shown of an engine even when nothing fires: its load, its latency budget, and the limit that binds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from watchdog.history.number import Calculation, calculation
-from watchdog.model import LatencyShare, Lookup, Readings, Subject
+from watchdog.model import LatencyShare, Limit, Lookup, Readings, Subject
 
 # Reading -> (signal, what it says). The key carries its unit and becomes a metric's name.
 READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -48,20 +48,24 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "decode_ceiling_ratio": ("", "What one stream gets, of that ceiling."),
     }
 )
-LIMITS = ("none", "sequences", "token_budget", "kv_pool", "deferred", "stalled", "compute", "unknown")
-STALLED_SECONDS = 20.0
+NONE, UNKNOWN = "none", "unknown"
+LIMITS = (NONE, *Limit, UNKNOWN)
+"""All that may be said to bound throughput."""
 _PRODUCT, _QUOTIENT = calculation("*"), calculation("/")
 
 
-def read(subject: Subject, lookup: Lookup) -> Readings:
-    """The readings of one engine from its signals; what is unknown is None."""
+def read(subject: Subject, lookup: Lookup, limit: Limit | None = None) -> Readings:
+    """The readings of one engine from its signals; what is unknown is None.
+
+    `limit` is what the rules say that binds; None where those that hold name none.
+    """
     values = {name: lookup(signal) if signal else None for name, (signal, _) in READINGS.items()}
     values["kv_used_tokens"] = _both(_PRODUCT, values["kv_usage_ratio"], values["kv_pool_tokens"])
     values["decode_ceiling_ratio"] = _both(
         _QUOTIENT, values["single_stream_tokens_per_second"], values["decode_ceiling_tokens_per_second"]
     )
-    limit, share = binding_limit(lookup)
-    return Readings(subject, values, limit, share, latency_budget(lookup))
+    word, share = _limit_and_share(lookup, limit)
+    return Readings(subject, values, word, share, latency_budget(lookup))
 
 
 def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
@@ -87,36 +91,17 @@ def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
     }
 
 
-def binding_limit(lookup: Lookup) -> tuple[str, float | None]:
-    """The limit that holds requests back now, and the share of the window in which something waited for it."""
-    age = lookup("seconds_since_progress")
-    running, waiting = lookup("running_last"), lookup("waiting_last")
-    if age is not None and age >= STALLED_SECONDS and ((running or 0) > 0 or (waiting or 0) > 0):
-        return "stalled", 1.0
+def _limit_and_share(lookup: Lookup, limit: Limit | None) -> tuple[str, float | None]:
+    """The limit, and the share of the window in which something waited for it."""
     queue, share = lookup("waiting_recent_min"), lookup("waiting_share_of_time")
-    if queue is None or share is None:
-        return "unknown", None
-    if queue <= 0:
-        return "none", 1.0 - share
-    return next(_limits(lookup), "compute"), share
-
-
-def _limits(lookup: Lookup) -> Iterator[str]:
-    deferred = lookup("deferred_ratio")
-    if deferred is not None and deferred > 0.5:
-        yield "deferred"
-    usage, peak = lookup("kv_usage_mean_ratio"), lookup("kv_usage_peak_ratio")
-    next_request = lookup("request_pool_ratio") or 0.0
-    if usage is not None and peak is not None and peak > 0.75 and usage + next_request > 0.85:
-        yield "kv_pool"
-    prefill, itl = lookup("prefill_mean_seconds"), lookup("itl_p50_seconds")
-    computed = lookup("computed_prompt_tokens_per_request")
-    steps = prefill / itl if prefill is not None and itl else None
-    if steps is not None and steps > 4 and computed is not None and computed > 200:
-        yield "token_budget"
-    running, plateau = lookup("running_while_waiting"), lookup("running_peak")
-    if running is not None and plateau and running >= 0.85 * plateau:
-        yield "sequences"
+    if limit is Limit.STALLED:
+        return str(limit), 1.0
+    if limit is not None:
+        return str(limit), share or None
+    if queue is None or share is None or queue > 0:
+        # A queue that no rule explains is no proof of anything.
+        return UNKNOWN, None
+    return NONE, 1.0 - share
 
 
 def _both(calculate: Calculation, left: float | None, right: float | None) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from watchdog.diagnosis.engines import Engines
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.judge import Case, Judge, blind_rules
+from watchdog.diagnosis.limits import Limits
 from watchdog.diagnosis.pages import PageOrFailure, PageReader
 from watchdog.diagnosis.quotes import quotes
 from watchdog.diagnosis.readings import read
@@ -73,12 +74,14 @@ class TargetDiagnosis:
         self._watching = Watching()
         self._hints = missing_expectations(target.expectations)
         self._judge = Judge(rules)
+        self._limits = Limits(rules)
         self._book = IncidentBook(rules)
         self._standing = Standing()
 
     def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
         """Goes over to another rule set with the next scrape; incidents keep their identity by rule id."""
         self._judge.replace_rules(rules)
+        self._limits = Limits(rules)
         self._book.replace_rules(rules, wall)
 
     def restore(self, stored: Iterable[Incident], at: float) -> None:
@@ -199,10 +202,10 @@ class TargetDiagnosis:
             rule_errors=dict(self._judge.errors),
         )
 
-    @staticmethod
-    def _readings(found: _Found) -> Iterator[Readings]:
+    def _readings(self, found: _Found) -> Iterator[Readings]:
+        binding = self._limits.binding(self._standing)
         for subject, lookup in found.lookups.items():
-            yield read(subject, lookup)
+            yield read(subject, lookup, binding.get(subject) or binding.get(self._subject()))
 
     def _verdict(self, page: Page | None, span_seconds: float) -> Verdict:
         lead = self._standing.lead_incident

@@ -12,6 +12,7 @@ from watchdog.model import (
     BlindRule,
     Incident,
     LatencyShare,
+    Limit,
     Readings,
     Severity,
     Snapshot,
@@ -110,7 +111,9 @@ class ReadingsBody(Body):
 
     model_name: str = Field(description="The model; empty where the server has no such label.")
     engine: str = Field(description="The engine; empty where the server has no such label.")
-    limit: str = Field(description="What bounds throughput now.")
+    limit: str = Field(
+        description="What bounds throughput now, as the rule says that holds; none where nothing waits, else unknown."
+    )
     limit_share: float | None = Field(description="The share of the window in which it did (0 to 1).")
     values: dict[str, Reading | None] = Field(description="Readings by name, the unit in the name.")
     at_least: list[str] = Field(
@@ -246,6 +249,9 @@ class RuleBody(Body):
     unless: list[str] = Field(description="Clauses of which none may hold.")
     parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
     explains: list[str] = Field(description="Rules that become its symptoms while it fires.")
+    limit: Limit | None = Field(
+        description="What bounds throughput while it holds; null where it names nothing."
+    )
     cause: str = Field(description="The sentence it says, with signal names where values go.")
     remedies: list[RuleRemedyBody] = Field(description="What it can propose.")
     unhelpful: list[str] = Field(description="What will not help.")
@@ -510,6 +516,7 @@ def rule_body(rule: Rule) -> RuleBody:
             for name, each in rule.parameters.items()
         },
         explains=list(rule.explains),
+        limit=rule.limit,
         cause=scalar_text(str(rule.cause)),
         remedies=[_rule_remedy(remedy) for remedy in rule.remedies],
         unhelpful=plain(rule.unhelpful),

@@ -22,7 +22,7 @@ WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
 _MARGIN = 13
 _TIE = "~"
-_ABBREVIATIONS = {"kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
+_ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
 # Where the name that a metric wants says too little or too much beside a value with its unit.
 _READING_WORDS = {
     "window_first_tokens": "first tokens in 30 s",

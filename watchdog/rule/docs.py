@@ -99,6 +99,8 @@ def _cause_lines(rule: Rule, rules: RuleSet) -> Iterator[str]:
     if rule.raise_to:
         severity, clause = rule.raise_to
         yield f"It is {severity} where `{_flat(clause.text)}`."
+    if rule.limit:
+        yield f"While it holds, `{rule.limit}` is what bounds throughput."
     yield ""
     yield f"*What it says:* {_flat(rule.cause)}"
     yield ""

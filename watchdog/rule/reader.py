@@ -13,7 +13,7 @@ from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.language.expression import NO_PARAMETERS, Expression, parse
 from watchdog.language.grammar import RESERVED
 from watchdog.language.template import TEXTS, VALUE, Template, value_format
-from watchdog.model import SEVERITY_RANK, Scope, Severity
+from watchdog.model import SEVERITY_RANK, Limit, Scope, Severity
 from watchdog.rule.file import Node, RuleFile
 from watchdog.rule.rule import (
     Direction,
@@ -303,6 +303,7 @@ def _rule(fields: _Fields, identity: str, parameters: Mapping[str, Parameter], p
         references=fields.texts("references"),
         tests=_tests(fields),
         path=path,
+        limit=fields.choice("limit", Limit, Limit.COMPUTE) if fields.entry("limit") else None,
     )
     return rule if cause else None
 

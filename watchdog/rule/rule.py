@@ -9,7 +9,7 @@ from typing import NamedTuple
 from watchdog.history.number import Bound, finite
 from watchdog.language.expression import Expression, render
 from watchdog.language.template import Template, render_text
-from watchdog.model import Evidence, Lookup, Scope, Severity, Truth
+from watchdog.model import Evidence, Limit, Lookup, Scope, Severity, Truth
 
 
 class Direction(StrEnum):
@@ -87,7 +87,8 @@ class Rule:
     """A cause. All of `when` must hold, none of `unless`; times are seconds.
 
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
-    its symptoms while it fires.
+    its symptoms while it fires. `limit` is what bounds throughput where the rule holds, None where it says
+    nothing of that.
     """
 
     id: str
@@ -108,6 +109,7 @@ class Rule:
     references: tuple[str, ...]
     tests: tuple[RuleTest, ...]
     path: Path
+    limit: Limit | None = None
 
 
 class Judgement(NamedTuple):
