@@ -173,7 +173,7 @@ def snapshot(target: str = "chat", **changes: Any) -> Snapshot:
         vllm=VllmIdentity(
             "0.24.0", None, "V1", ("meta/llama-8b",), {"block_size": "16", "cache_dtype": "auto"}
         ),
-        incidents=(symptom, lead),
+        incidents=(lead, symptom),
         lead=lead.key,
         readings=(readings(target),),
         blind=(BlindRule("deferred-backlog", Subject(target, "meta/llama-8b", "0"), ("deferred_ratio",)),),

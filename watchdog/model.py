@@ -396,7 +396,10 @@ class VllmIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is known of one target after one step; readers take the last one and never wait for the next."""
+    """All that is known of one target after one step; readers take the last one and never wait for the next.
+
+    `incidents` come in the order to show them: the lead, what fires, what is pending, what has resolved lately.
+    """
 
     target: Target
     at: float

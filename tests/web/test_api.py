@@ -279,7 +279,7 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
     ("changes", "told"),
     [
         ({}, "(3m 20s)"),
-        ({"ending": True}, "(3m 20s); it holds no more, and ends unless it comes back"),
+        ({"ending": True}, "(3m 20s); cleared, closes unless it returns"),
         ({"unknown": True}, "(3m 20s); it cannot be judged now"),
     ],
 )
@@ -462,7 +462,7 @@ def test_incidents_present_and_past(site: Site[AService]) -> None:
         found = site.ask(f"/incidents{query}").json["incidents"]
         return [(each["rule"], each["labels"]["target"]) for each in found]
 
-    firing = [("ttft-high", "chat"), ("kv-pool-exhausted", "chat"), ("target-down", "batch")]
+    firing = [("kv-pool-exhausted", "chat"), ("ttft-high", "chat"), ("target-down", "batch")]
     assert rules("") == [*firing, ("ttft-high", "embed")]
     assert rules("?state=firing") == firing
     assert rules("?rule=ttft-high") == [("ttft-high", "chat"), ("ttft-high", "embed")]

@@ -127,16 +127,16 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
         threads = stack.enter_context(ThreadPoolExecutor(min(MAX_THREADS, len(fetchers))))
         done = stack.enter_context(progress(f"watching {names}", seconds))
         list(threads.map(lambda each: each[1].server_info(), fetchers))
-        watched = [_Watched(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
+        watched = [_WatchedServer(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
         began = steady_seconds()
         with suppress(KeyboardInterrupt):
             for at in ticks(interval, seconds):
                 done(at - began)
-                list(threads.map(_Watched.step, watched))
+                list(threads.map(_WatchedServer.step, watched))
         return [each.last for each in watched if each.last is not None]
 
 
-class _Watched:
+class _WatchedServer:
     """One server while it is watched."""
 
     def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet, limits: ScrapeSettings) -> None:
@@ -159,11 +159,11 @@ def _from_file(path: Path, rules: RuleSet) -> Snapshot:
 def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: Form) -> None:
     """`pages` are the targets of which one page is all there is."""
     limits = {each.target.name: list(_limits(each, each.target.name in pages, rules)) for each in snapshots}
-    told = {
+    shown = {
         each.target.name: replace(each, hints=(*limits[each.target.name], *each.hints)) for each in snapshots
     }
     wall = max(snapshot.wall for snapshot in snapshots)
-    body = diagnosis_body([snapshot.target for snapshot in snapshots], told, (), wall)
+    body = diagnosis_body([snapshot.target for snapshot in snapshots], shown, (), wall)
     if form is Form.JSON:
         say(body.model_dump_json())
         return

@@ -43,7 +43,7 @@ from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import lookup_of
 from watchdog.signals.functions import View
 
-# Below this, rates and queues cannot be told yet: the verdict is "starting", never "healthy" by default.
+# Below this, rates and queues are not known yet: the verdict is "starting", never "healthy" by default.
 LEAST_SECONDS_TO_JUDGE = 15.0
 
 

@@ -1,4 +1,4 @@
-"""Everyone who is told of incidents, as one: built from the settings, fed at each step, drained at the end."""
+"""All receivers of alerts as one: built from the settings, fed at each step, drained at the end."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -16,7 +16,7 @@ SWEEP_SECONDS = 60.0
 
 
 class Notifiers:
-    """The Alertmanagers and webhooks of one configuration, and the one book of what they are told. For many threads."""
+    """The Alertmanagers and webhooks of one configuration, and their one book of announcements. For many threads."""
 
     def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = memory_ledger) -> None:
         external_url = settings.web.external_url or ""
@@ -35,7 +35,7 @@ class Notifiers:
 
     @staticmethod
     def are_alike(one: Settings, other: Settings) -> bool:
-        """Whether both configurations tell the same receivers in the same way."""
+        """Whether both configurations notify the same receivers in the same way."""
 
         def way(settings: Settings) -> tuple[object, ...]:
             # An alert's end lies several intervals ahead: with the old interval it would come between two scrapes.
@@ -79,7 +79,7 @@ class Notifiers:
         self._webhooks.run()
 
     def stop(self, drain_seconds: float) -> None:
-        """Sends what is queued, for so long at most, to all of them at once; resolves nothing."""
+        """Flushes all queues in parallel, for at most `drain_seconds`. Does not resolve alerts."""
         senders = (self._alertmanagers, self._webhooks)
         threads = [threading.Thread(target=sender.stop, args=(drain_seconds,)) for sender in senders]
         for thread in threads:

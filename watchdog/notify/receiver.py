@@ -107,7 +107,7 @@ class AlertReceiver:
         """Keeps each alert of the payload with the diagnosis of now, passes it on, and says what was found.
 
         Raises PayloadError for what is no webhook payload, and ForwardError where it should be sent again: the
-        sender, who retries, is not told that all is well before the alert has arrived.
+        sender, who retries, must not read that all is well before the alert has arrived.
         """
         alerts = _alerts(payload)
         answers = tuple(self._answer(alert, snapshots, wall) for alert in alerts)

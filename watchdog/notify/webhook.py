@@ -63,7 +63,7 @@ class Message:
 
 
 class WebhookSender:
-    """Tells every configured webhook what begins and ends.
+    """Posts to every configured webhook what begins and ends.
 
     `lock` guards `announcements`; the threads that post take it, and `observe` is called by whoever holds it.
     """
@@ -93,7 +93,7 @@ class WebhookSender:
             receiver.review(changed, at, wall)
 
     def needs(self, fingerprint: str, announcement: Announcement, wall: float) -> bool:
-        """Whether an end is still to be told to somebody who believes that it fires."""
+        """Whether a receiver that believes it fires has still to hear of the end."""
         if wall - announcement.changed_at > _ENDED_KEPT_SECONDS:
             return False
         return any(receiver.believes(announcement.group, fingerprint) for receiver in self._receivers)
@@ -203,7 +203,7 @@ class _Receiver:
         )
 
     def believes(self, target: str, fingerprint: str) -> bool:
-        """Whether it was told that this alert fires, and of no end."""
+        """Whether the last message that it took says that this alert fires."""
         delivered = self._delivered.get(target)
         return delivered is not None and fingerprint in delivered.alerts
 

@@ -73,7 +73,7 @@ class IncidentBody(Body):
     state: State = Field(description="Where it stands.")
     unknown: bool = Field(description="True while it cannot be judged: it then neither fires nor resolves.")
     ending: bool = Field(
-        description="True while it fires though its rule says no already: it resolves unless that says yes again."
+        description="True while it fires though its condition has cleared: it resolves unless that returns."
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
     since: str | None = Field(description=f"When it was first seen ({RFC3339}).")
@@ -91,7 +91,7 @@ class IncidentBody(Body):
 class VllmBody(Body):
     """What is known of the server."""
 
-    version: str | None = Field(description="vLLM's version as the server told it.")
+    version: str | None = Field(description="vLLM's version as the server reports it.")
     bracket: str | None = Field(description="The range of versions its metrics point to.")
     engine: str | None = Field(description="V0 or V1.")
     models: list[str] = Field(description="The models it serves.")
@@ -159,9 +159,9 @@ class TargetBody(Body):
         description="Where a mean request's time went: queue, prefill, decode (of the lead's engine)."
     )
     readings: list[ReadingsBody] = Field(description="Readings of each engine.")
-    blind: list[BlindBody] = Field(description="Rules that cannot speak now, and for want of what.")
+    blind: list[BlindBody] = Field(description="Rules that cannot be evaluated, and the metrics they lack.")
     notes: list[str] = Field(description="What was mended or is odd about the page.")
-    hints: list[str] = Field(description="What we could say more of, if it were told to us.")
+    hints: list[str] = Field(description="What the settings could add to make the diagnosis more exact.")
 
 
 class DiagnosisBody(Body):
@@ -282,7 +282,7 @@ class AnsweredAlertBody(Body):
     alertname: str = Field(description="The alert's name.")
     status: str = Field(description="firing or resolved.")
     labels: dict[str, str] = Field(description="The alert's labels, long ones shortened.")
-    starts_at: str = Field(description="When it began, as it was told to us.")
+    starts_at: str = Field(description="When it began, as the alert says.")
     fingerprint: str = Field(description="Alertmanager's identity of it.")
     targets: list[MeantTargetBody] = Field(description="The targets it means.")
 
@@ -416,7 +416,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
         ),
         lead=snapshot.lead.rule if snapshot.lead else None,
         lead_key=scalar_text(str(snapshot.lead)) if snapshot.lead else None,
-        incidents=[incident_body(incident) for incident in lead_first(snapshot)],
+        incidents=[incident_body(incident) for incident in snapshot.incidents],
         latency_budget=_budget(_leading(snapshot)),
         readings=[_readings(readings) for readings in snapshot.readings],
         blind=[_blind(blind) for blind in snapshot.blind],
@@ -426,7 +426,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
 
 
 class TargetBodies:
-    """Bodies made once a snapshot, however many callers ask before the next one; only the age is told anew."""
+    """Bodies made once a snapshot, however many callers ask before the next one; only the age is computed for each."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Snapshot, TargetBody]] = {}
@@ -523,12 +523,6 @@ def rule_body(rule: Rule) -> RuleBody:
         false_positives=plain(rule.false_positives),
         references=plain(rule.references),
     )
-
-
-def lead_first(snapshot: Snapshot) -> list[Incident]:
-    """A target's incidents: the lead, then what fires, then what is about to."""
-    order = (State.FIRING, State.PENDING, State.RESOLVED)
-    return sorted(snapshot.incidents, key=lambda each: (each.key != snapshot.lead, order.index(each.state)))
 
 
 def _unread(target: Target) -> TargetBody:

@@ -213,8 +213,8 @@ def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str
     words = f"{body.verdict.upper()}  {body.name}"
     if lead:
         return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
-    told = state_text(body, starting)
-    return f"{words}: {told}" if told else words
+    state = state_text(body, starting)
+    return f"{words}: {state}" if state else words
 
 
 def state_text(body: TargetBody, starting: str = TOO_SHORT) -> str:
@@ -277,10 +277,10 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
 
 
 def standing_text(incident: IncidentBody) -> str:
-    """What a reader must know of a cause that is told from an earlier look; empty while it holds."""
+    """What a reader must know of a cause that was found at an earlier scrape; empty while it holds."""
     if incident.unknown:
         return "; it cannot be judged now"
-    return "; it holds no more, and ends unless it comes back" if incident.ending else ""
+    return "; cleared, closes unless it returns" if incident.ending else ""
 
 
 def _runbook(incident: IncidentBody) -> str:
@@ -355,7 +355,7 @@ def age_text(seconds: float) -> str:
 
 
 def _hint_text(hints: list[str], first: bool) -> str:
-    """`first` says whether the most useful one is told whole: beside flags to change, which it makes exact."""
+    """Prints the first hint in full when a remedy changes a flag (`first`), else only how many there are."""
     if not hints:
         return ""
     where = "`hints` in the JSON"

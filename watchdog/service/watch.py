@@ -75,11 +75,11 @@ class Watch:
     def _take(self, scrape: Scrape) -> None:
         before, now = self.snapshot, self._diagnosis.observe(scrape)
         self.snapshot = now
-        _tell_changes(before, now)
+        _log_changes(before, now)
         self._raised_in_a_row = 0
         try:
             self._publish(now)
-        except Exception:  # what is known stays known, although it could not be told
+        except Exception:  # what is known stays known, although it could not be published
             self.errors += 1
             log.exception("publish_failed", extra={"target": self.target.name})
 
@@ -88,8 +88,8 @@ class Watch:
         if scrape.failure is not None:
             self._facts_due_at = float("-inf")
         elif scrape.at >= self._facts_due_at:
-            told = self._fetcher.server_info()
-            pause_seconds = FACTS_PAUSE_SECONDS if told.version is None else float("inf")
+            answered = self._fetcher.server_info()
+            pause_seconds = FACTS_PAUSE_SECONDS if answered.version is None else float("inf")
             self._facts_due_at = scrape.at + pause_seconds
 
     def replace_rules(self, rules: RuleSet) -> None:
@@ -148,7 +148,7 @@ class Watch:
             self._diagnosis.restore(live, self._steady())
 
 
-def _tell_changes(before: Snapshot | None, now: Snapshot) -> None:
+def _log_changes(before: Snapshot | None, now: Snapshot) -> None:
     """State changes as events; each scrape only where somebody debugs."""
     name = now.target.name
     if before is None or before.up != now.up:

@@ -35,7 +35,7 @@ class Restored:
 
     `incidents` are pending and firing ones, fit to go on with: the `pending_since` of a pending one is moved
     so that only time under watch shows. `ended` are those that ended lately, or in a long absence: senders
-    must hear of them, for the end may not have been told. `last_seen` is unix time.
+    must hear of them: the end may not have been sent. `last_seen` is unix time.
     """
 
     incidents: tuple[Incident, ...] = ()
@@ -232,7 +232,7 @@ def _record(connection: sqlite3.Connection, change: Transition) -> None:
     ).fetchone()
     if incident.state is State.RESOLVED:
         if incident.firing_since is None:
-            # It never fired: nobody was told, and a history of near misses hides what happened.
+            # It never fired: nobody was paged, and a history of near misses hides what happened.
             connection.execute("DELETE FROM incidents WHERE key = ? AND state = 'pending'", (key,))
             return
         if row is None and _is_recorded(connection, incident):
