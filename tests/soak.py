@@ -102,7 +102,8 @@ class House:
         snapshot = self._snapshots[name] = diagnosis.observe(scrape)
         self._store.record(snapshot.transitions)
         self._store.checkpoint(snapshot.incidents, snapshot.wall, snapshot.at, [name])
-        self._notifiers.observe(snapshot.incidents, snapshot.at, snapshot.wall, snapshot.pageable)
+        standing = snapshot.standing
+        self._notifiers.observe(standing.with_ended, snapshot.at, snapshot.wall, standing.pageable)
 
     def forget(self, name: str) -> None:
         """A target is watched no more."""

@@ -342,6 +342,13 @@ class Standing:
         return frozenset({lead.key}) if lead is not None and not lead.explained_by else frozenset()
 
     @property
+    def with_ended(self) -> tuple[Incident, ...]:
+        """All that stand, and after them those that this step ended and that are not shown any longer."""
+        present = {incident.key for incident in self.incidents}
+        ended = (change.incident for change in self.transitions if change.incident.key not in present)
+        return (*self.incidents, *ended)
+
+    @property
     def active(self) -> frozenset[Subject]:
         """The subjects on which anything of warning or above is pending or firing."""
         return frozenset(

@@ -1,7 +1,5 @@
 """Values as they leave us: times as RFC 3339, text that UTF-8 can carry, numbers that JSON can write."""
 
-import math
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,8 +18,3 @@ def timestamp(wall: float) -> str:
 def scalar_text(text: str) -> str:
     """`text` with `?` for lone surrogates, which no encoder takes: one bad label must not cost a whole answer."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def finite_values(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The values with None for NaN and infinity, which JSON does not have."""
-    return {name: each if each is not None and math.isfinite(each) else None for name, each in values.items()}

@@ -858,3 +858,25 @@ def test_held_time_is_what_was_watched_while_the_rule_said_yes() -> None:
     for at, truth in moments:
         one.update([says(truth)], at, at)
     assert [each.held_seconds for each in one.incidents()] == [10.0]
+
+
+def test_the_lead_is_worth_a_page_unless_it_only_outlives_its_cause() -> None:
+    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+    assert one.last.pageable == frozenset()
+    one.update([says(YES, "stall"), says(YES, "slow")], 0, 0)
+    assert {each.rule for each in one.last.pageable} == {"stall"}
+    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
+    assert one.lead() == Key("slow", *ENGINE)
+    assert one.last.pageable == frozenset()
+    one.update([says(NO, "stall"), says(YES, "slow")], 6 + AFTERMATH_SECONDS, 66)
+    assert one.last.pageable == {one.lead()}
+
+
+def test_what_a_step_ends_is_handed_on_also_where_it_is_not_shown_any_longer() -> None:
+    one = book(rule("gone", 0), rule("waits", 60), rule("stays", 0))
+    one.update([says(YES, "gone"), says(YES, "waits"), says(YES, "stays")], 0, 0)
+    one.replace_rules(rule("waits", 60), rule("stays", 0), wall=3)
+    one.update([says(NO, "waits"), says(YES, "stays")], 5, 5)
+    handed_on = {each.key.rule: each.state for each in one.last.with_ended}
+    assert handed_on == {"stays": State.FIRING, "gone": State.RESOLVED, "waits": State.RESOLVED}
+    assert [each.key.rule for each in one.incidents()] == ["stays"]

@@ -36,7 +36,10 @@ SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 
 @dataclass(slots=True, eq=False)
 class Layout:
-    """Where each series of a page stands; shared by all frames of one shape."""
+    """Where each series of a page stands; shared by all frames of one shape.
+
+    `found` and `buckets` keep what was looked up; the one writer of the history fills them.
+    """
 
     series: tuple[Series, ...]
     subjects: tuple[tuple[str, str], ...]

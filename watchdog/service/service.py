@@ -270,9 +270,7 @@ class Service:
         if self._store is not None:
             self._store.record(standing.transitions)
             self._store.checkpoint(standing.incidents, step.wall, step.at, [target])
-        present = {incident.key for incident in standing.incidents}
-        ended = [each.incident for each in standing.transitions if each.incident.key not in present]
-        self._notifiers.observe((*standing.incidents, *ended), step.at, step.wall, standing.pageable)
+        self._notifiers.observe(standing.with_ended, step.at, step.wall, standing.pageable)
 
     def _take_up(self) -> None:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""
