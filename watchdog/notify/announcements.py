@@ -139,7 +139,7 @@ class Announcements:
                 seen |= self._end(incident.key, wall if ended is None else min(ended, wall))
         news = frozenset(each for each, announcement in seen.items() if self._is_news(each, announcement))
         # Kept before anything is sent: what was sent and forgotten could never be taken back.
-        self._ledger.save({each: _text(seen[each]) for each in sorted(news)})
+        self._ledger.save({each: _as_text(seen[each]) for each in sorted(news)})
         for fingerprint, announcement in seen.items():
             self._put(fingerprint, announcement)
         return Announced(seen, news)
@@ -200,26 +200,26 @@ def _ended(announcement: Announcement, wall: float) -> Announcement:
     return Announcement(announcement.key, announcement.severity, announcement.alert.resolved(wall))
 
 
-def _text(announcement: Announcement) -> str:
+def _as_text(announcement: Announcement) -> str:
     # As escapes, so that no name can keep an alert from being sent.
     return json.dumps(_ANNOUNCEMENT.dump_python(announcement, mode="json"))
 
 
 def _kept(ledger: Ledger, earlier: Iterable[Ledger]) -> Mapping[str, Announcement]:
     """What is kept; what earlier versions kept elsewhere is moved here, the later word where two speak."""
-    kept = _read(ledger.load())
+    kept = _announcements_in(ledger.load())
     for other in earlier:
         texts = other.load()
-        for fingerprint, announcement in _read(texts).items():
+        for fingerprint, announcement in _announcements_in(texts).items():
             known = kept.get(fingerprint)
             if known is None or known.changed_at < announcement.changed_at:
                 kept[fingerprint] = announcement
-                ledger.save({fingerprint: _text(announcement)})
+                ledger.save({fingerprint: _as_text(announcement)})
         other.save(dict.fromkeys(texts))
     return kept
 
 
-def _read(texts: Mapping[str, str]) -> dict[str, Announcement]:
+def _announcements_in(texts: Mapping[str, str]) -> dict[str, Announcement]:
     read = {}
     for fingerprint, text in texts.items():
         try:

@@ -98,7 +98,7 @@ class AlertReceiver:
         self._external_url = (external_url or "").rstrip("/")
         self._ledger = ledgers("receiver")
         self._lock = threading.Lock()
-        self._received = _read(self._ledger, settings.keep)
+        self._received = _received_in(self._ledger, settings.keep)
         self._places = threading.BoundedSemaphore(_FORWARDS_AT_ONCE)
         self._sent = self._errors = 0
         self._last_error = ""
@@ -281,7 +281,7 @@ def _short(text: str) -> str:
     return scalar_text(text[:_CHARACTERS_KEPT])
 
 
-def _read(ledger: Ledger, keep: int) -> dict[str, Received]:
+def _received_in(ledger: Ledger, keep: int) -> dict[str, Received]:
     read = []
     for identity, text in ledger.load().items():
         try:

@@ -186,7 +186,7 @@ class _Receiver:
         self._announcements = announcements
         self._lock = lock
         self._ledger = ledger
-        self._delivered = _read(ledger)
+        self._delivered = _deliveries_in(ledger)
         self._refusals: dict[str, _Refusal] = {}
         self._now = _Moment()
         # At first at all of them: what a run before left unsaid is said now.
@@ -350,7 +350,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _read(ledger: Ledger) -> dict[str, _Delivered]:
+def _deliveries_in(ledger: Ledger) -> dict[str, _Delivered]:
     read = {}
     for target, text in ledger.load().items():
         try:

@@ -418,7 +418,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
         lead_key=scalar_text(str(snapshot.lead)) if snapshot.lead else None,
         incidents=[incident_body(incident) for incident in snapshot.incidents],
         latency_budget=_budget(_leading(snapshot)),
-        readings=[_readings(readings) for readings in snapshot.readings],
+        readings=[_readings_body(readings) for readings in snapshot.readings],
         blind=[_blind(blind) for blind in snapshot.blind],
         notes=plain(snapshot.notes),
         hints=plain(snapshot.hints),
@@ -583,7 +583,7 @@ def _share(share: LatencyShare) -> LatencyShareBody:
     )
 
 
-def _readings(readings: Readings) -> ReadingsBody:
+def _readings_body(readings: Readings) -> ReadingsBody:
     return ReadingsBody(
         model_name=scalar_text(readings.subject.model_name),
         engine=scalar_text(readings.subject.engine),

@@ -96,7 +96,7 @@ class WatchdogCollector(Collector):
         yield from _notifications(figures.notifications)
         yield from _scrapes(snapshots)
         yield from _diagnoses(snapshots, self._source.fleet_incidents(), self._source.rules)
-        yield from _readings([snapshot for snapshot in snapshots if snapshot.up])
+        yield from _reading_families([snapshot for snapshot in snapshots if snapshot.up])
 
     def _own(self, figures: Figures) -> Iterator[Metric]:
         info = _Gauge("build_info", "Which watchdog this is.", ("version", "revision", "pythonversion"))
@@ -260,7 +260,7 @@ def _fleet_pairs(rules: RuleSet, snapshots: Sequence[Snapshot]) -> Iterator[tupl
             yield from ((rule, Subject(FLEET, model)) for model in sorted(models))
 
 
-def _readings(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
+def _reading_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     """Readings of the targets that answer: a server that does not has no values, not its last ones."""
     engines = [readings for snapshot in snapshots for readings in snapshot.readings]
     families = {name: _Gauge(name, text, _SUBJECT) for name, (_, text) in sorted(READINGS.items())}

@@ -129,10 +129,10 @@ def budget_text(budget: dict[str, LatencyShareBody]) -> str:
 
 def readings_text(values: dict[str, float | None]) -> str:
     """The readings a person looks at first, in one line; those that are unknown are left out."""
-    return ", ".join(_readings(values))
+    return ", ".join(_readings_in_words(values))
 
 
-def _readings(values: dict[str, float | None]) -> list[str]:
+def _readings_in_words(values: dict[str, float | None]) -> list[str]:
     return [
         f"{label} {number_text(name, values[name])}"
         for name, label in _SHOWN_READINGS
@@ -314,7 +314,7 @@ def _beside_lines(body: TargetBody, width: int) -> Iterator[str]:
 def _engine_lines(
     body: TargetBody, engine: str, model: str, values: dict[str, float | None], width: int
 ) -> Iterator[str]:
-    shown = _readings(values)
+    shown = _readings_in_words(values)
     if not shown:
         return
     if len(body.readings) > 1:
