@@ -219,6 +219,16 @@ def baseline_span(history: History, subject: Subject, end_at: float | None = Non
     return span if span.seconds >= LEAST_BASELINE_SECONDS else None
 
 
+def span_between(history: History, subject: Subject, begin_at: float, end_at: float) -> Span | None:
+    """The frames of an engine's present life from one time to another; None where there are under two."""
+    begin = _begin(history, subject)
+    if begin is None:
+        return None
+    first = max(begin, bisect_left(history.times, begin_at))
+    last = bisect_right(history.times, end_at)
+    return Span(history, history.frames[first:last], subject) if last - first >= 2 else None
+
+
 def life_span(history: History, subject: Subject) -> Span | None:
     """All remembered frames of an engine's present life."""
     begin = _begin(history, subject)
