@@ -349,12 +349,12 @@ class Standing:
         return (*self.incidents, *ended)
 
     @property
-    def active(self) -> frozenset[Subject]:
-        """The subjects on which anything of warning or above is pending or firing."""
+    def hurting(self) -> frozenset[Subject]:
+        """The subjects on which a warning or worse holds; what only keeps firing hurts nobody any more."""
         return frozenset(
             Subject(*one.key[1:])
             for one in self.incidents
-            if one.state is not State.RESOLVED and one.severity is not Severity.INFO
+            if one.state is not State.RESOLVED and one.severity is not Severity.INFO and not one.ending
         )
 
 

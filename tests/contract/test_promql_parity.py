@@ -18,16 +18,16 @@ from tests.pages import histogram, line
 from tests.places import RECORDINGS
 from watchdog.history.history import History
 from watchdog.history.names import COUNTERS, GAUGES, HISTOGRAMS, wanted
-from watchdog.history.span import baseline_span, life_span, now_span, recent_span
+from watchdog.history.span import life_span, now_span, recent_span, span_between
 from watchdog.model import Lookup, Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 from watchdog.scrape.recording import read
-from watchdog.signals.catalogue import CATALOGUE, Signal, lookup_of
+from watchdog.signals.catalogue import CATALOGUE, Signal, Signals
 from watchdog.signals.functions import View
-from watchdog.signals.promql import BASELINE, NOW, NoPromQL, Stretch
+from watchdog.signals.promql import NOW, NoPromQL, Stretch
 
 SECONDS_APART = 7.45
-# Ten minutes and a window before the end, so that rates over the baseline are over all of it.
+# Ten minutes and a window before the end, so that rates over ten minutes are over all of it.
 PAGES = 86
 # Where no count lies within the tolerance of the fewest observations that a signal asks for.
 LEFT_OUT = 2
@@ -63,15 +63,12 @@ class Moment(NamedTuple):
 
     @property
     def asked_at(self) -> float:
-        """Our baseline ends with the page where the window begins: so does one that is asked about a little later."""
+        """Our ten minutes end with the page where the window begins: so do those asked about a little later."""
         return self.at if self.stretch is NOW else self.at + 1.0
 
-    @property
-    def suffix(self) -> str:
-        return "" if self.stretch is NOW else "_baseline"
 
-
-MOMENTS = (Moment(0, NOW), Moment(20, NOW), Moment(0, BASELINE))
+TEN_MINUTES = Stretch(600, 600, 600, ago=30)
+MOMENTS = (Moment(0, NOW), Moment(20, NOW), Moment(0, TEN_MINUTES))
 
 
 class Recorded(NamedTuple):
@@ -180,15 +177,17 @@ def ours(servers: list[Recorded], moment: Moment) -> dict[tuple[str, str, str], 
             )
         for engine in history.subjects():
             subject = Subject("t", *engine)
-            lookups[server.instance, *engine] = lookup_of(
-                View(
-                    now_span(history, subject),
-                    recent_span(history, subject),
-                    life_span(history, subject),
-                    {"baseline": baseline_span(history, subject)},
-                )
-            )
+            lookups[server.instance, *engine] = Signals(view_of(history, subject, moment))
     return lookups
+
+
+def view_of(history: History, subject: Subject, moment: Moment) -> View:
+    """The spans of our signals that are the ranges of its queries."""
+    if moment.stretch is NOW:
+        return View(now_span(history, subject), recent_span(history, subject), life_span(history, subject))
+    end = history.times[-1] - moment.stretch.ago * 0.98
+    span = span_between(history, subject, end - moment.stretch.window, end)
+    return View(span, span, span)
 
 
 def theirs(url: str, query: str, at: float) -> list[tuple[dict[str, str], float]]:
@@ -220,7 +219,7 @@ def test_a_signal_and_its_promql_mean_the_same(both: Both, signal: Signal) -> No
         for labels, _ in rows:
             assert labels["instance"] not in instances or any(is_of(labels, *engine) for engine in engines)
         for engine, lookup in engines.items():
-            expected = lookup(signal.name + moment.suffix)
+            expected = lookup(signal.name)
             found = [value for labels, value in rows if is_of(labels, *engine)]
             place = f"{engine} {moment.pages_ago} pages before the end: {expected} here, {found} there"
             assert len(found) == (expected is not None), place

@@ -430,13 +430,13 @@ def test_what_comes_again_is_new_and_outlives_the_time_of_the_one_before() -> No
     assert [(each.state, each.firing_since) for each in one.incidents()] == [(State.FIRING, 10)]
 
 
-def test_active_is_what_is_pending_or_firing_above_info() -> None:
+def test_hurting_is_what_holds_above_info() -> None:
     one = book(rule(wait=0, keep=0), rule("note", 0, severity=Severity.INFO), rule("slow", 60))
     other = Subject("t", "m", "1")
     one.update([says(YES), says(YES, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 0, 0)
-    assert one.last.active == {ENGINE, other}
+    assert one.last.hurting == {ENGINE, other}
     one.update([says(NO), says(NO, "slow", other), says(YES, "note", TARGET, Severity.INFO)], 5, 5)
-    assert one.last.active == frozenset()
+    assert one.last.hurting == frozenset()
 
 
 subjects = st.sampled_from([TARGET, ENGINE, Subject("t", "m", "1"), Subject("t", "n", "0")])

@@ -64,10 +64,10 @@ def of(made: RuleSet) -> TargetDiagnosis:
     return TargetDiagnosis(Target("server", "http://server/metrics"), made)
 
 
-def text(at: float, waiting: float = 0.0, labels: str = LABELS) -> str:
+def text(at: float, waiting: float = 0.0, labels: str = LABELS, running: float = 1.0) -> str:
     return page(
         labels,
-        num_requests_running=1.0,
+        num_requests_running=running,
         num_requests_waiting=waiting,
         kv_cache_usage_perc=0.1,
         generation_tokens_total=at,
@@ -258,18 +258,18 @@ def test_incidents_of_an_earlier_life_go_on(tmp_path: Path) -> None:
 
 
 def test_a_restart_is_not_compared_with_the_process_before(tmp_path: Path) -> None:
-    made = rules(tmp_path, when="known(generation_tokens_per_second_baseline)")
+    made = rules(tmp_path, when="known(running_mean_baseline)")
     one = of(made)
     assert firing(run(one, (scrape(float(at), text(at + 500)) for at in range(0, 61, 5)))) == {"made"}
     assert firing(run(one, (scrape(float(at), text(at - 60)) for at in range(65, 101, 5)))) == set()
 
 
-def test_a_baseline_is_kept_while_something_is_wrong(tmp_path: Path) -> None:
-    made = rules(tmp_path, when="waiting_last > waiting_mean_baseline")
+def test_what_was_before_stays_what_is_compared_with_while_something_is_wrong(tmp_path: Path) -> None:
+    made = rules(tmp_path, when="running_mean > 2 * running_mean_baseline")
     one = of(made)
     run(one, (scrape(float(at), text(at)) for at in range(0, 101, 5)))
-    # A queue that stands for much longer than a baseline is still held against the time before it.
-    snapshot = run(one, (scrape(float(at), text(at, waiting=9)) for at in range(105, 1500, 5)))
+    # A batch that is larger for much longer than pages are remembered is still held against the time before it.
+    snapshot = run(one, (scrape(float(at), text(at, running=9.0)) for at in range(105, 1500, 5)))
     assert firing(snapshot) == {"made"}
 
 
@@ -277,7 +277,7 @@ def test_what_is_kept_of_engines_that_went_goes_with_them(tmp_path: Path) -> Non
     one = of(rules(tmp_path))
     for number in range(300):
         one.observe(scrape(5.0 * number, text(number, labels=f'model_name="m{number}",engine="0"')))
-    assert len(one._engines._baselines) < 170
+    assert len(one._engines._stretches) < 170
     assert len(one._history._epochs) < 170
 
 
@@ -311,21 +311,6 @@ def test_thousands_of_engines_that_change_with_every_page_cost_a_bounded_step() 
         took.append(time.process_time() - began)
     # Each engine costs a judgement of every rule; beyond the first of them nothing does.
     assert min(took) < 3.0
-
-
-def test_a_baseline_is_given_up_where_pages_are_too_large_to_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = rules(tmp_path)
-    one = of(made)
-    run(one, (scrape(float(at), text(at)) for at in range(0, 101, 5)))
-    run(one, (scrape(float(at), text(at, waiting=9)) for at in range(105, 131, 5)))
-    keeper = one._engines._baselines[Subject("server", "m", "0")]
-    frozen = keeper.frozen
-    assert frozen is not None
-    monkeypatch.setattr("watchdog.history.history.MOST_VALUES", 100)
-    one.observe(scrape(135.0, text(135, waiting=9)))
-    assert keeper.frozen is not frozen
 
 
 def test_a_rule_that_fails_inside_is_unknown_and_counted_and_costs_no_other(tmp_path: Path) -> None:

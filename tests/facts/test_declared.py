@@ -18,7 +18,7 @@ from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import Reset
 from watchdog.model import Expectations, ModelShape, Objectives, Reason, ServerInfo, Subject
-from watchdog.signals.catalogue import CATALOGUE, SIGNALS, lookup_of
+from watchdog.signals.catalogue import CATALOGUE, SIGNALS, Signals
 from watchdog.signals.functions import View
 
 
@@ -82,8 +82,8 @@ def test_a_fact_is_a_signal_by_its_own_name_with_its_own_words() -> None:
     for name, fact in declared.DECLARED.items():
         signal = CATALOGUE[name]
         assert (signal.unit, signal.description) == (fact.unit, fact.description)
-        assert lookup_of(View(facts={name: 7.0}))(name) == 7
-        assert lookup_of(View())(name) is None
+        assert Signals(View(facts={name: 7.0}))(name) == 7
+        assert Signals(View())(name) is None
         assert fact.description.endswith(".")
 
 

@@ -127,7 +127,7 @@ def test_f31_a_new_model_at_each_scrape_leaves_nothing_behind() -> None:
         snapshot = one.observe(scrape(5.0 * number, text))
     assert len(snapshot.incidents) < 300
     assert len(one._history.frames) < 160
-    assert len(one._engines._baselines) < 160
+    assert len(one._engines._stretches) < 160
 
 
 def test_f33_labels_that_are_ours_to_give_are_taken_from_no_page() -> None:

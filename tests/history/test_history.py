@@ -11,7 +11,7 @@ from tests.pages import LABELS, history_of, line, page
 from watchdog.history.history import MOST_FRAMES, MOST_VALUES, History, Reset
 from watchdog.history.layout import MOST_ENGINES, Selector
 from watchdog.history.names import wanted
-from watchdog.history.span import Span, baseline_span, life_span, now_span, recent_span
+from watchdog.history.span import Span, life_span, now_span, recent_span, span_between
 from watchdog.model import Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 
@@ -133,23 +133,6 @@ def test_series_without_engine_labels_belong_to_every_engine() -> None:
     assert span.gauge(Selector("process_open_fds")) == [12]
 
 
-def test_the_baseline_ends_where_now_begins() -> None:
-    history = history_of((at, counting(at)) for at in range(0, 61, 5))
-    now, baseline = now_span(history, ENGINE), baseline_span(history, ENGINE)
-    assert now is not None
-    assert baseline is not None
-    assert baseline.frames[-1] is now.frames[0]
-
-
-def test_one_interval_of_ten_seconds_is_a_baseline_though_a_scrape_comes_early() -> None:
-    history = history_of((at, counting(at)) for at in (0.0, 9.9, 20.0, 30.0, 39.9))
-    span = baseline_span(history, ENGINE)
-    assert span is not None
-    assert (span.frames[0].at, span.frames[-1].at) == (0.0, 9.9)
-    history = history_of((at, counting(at)) for at in (0.0, 5.0, 9.0, 20.0, 30.0, 38.9))
-    assert baseline_span(history, ENGINE) is None
-
-
 def test_the_ring_is_bounded() -> None:
     history = history_of((at, counting(at)) for at in range(3 * MOST_FRAMES))
     assert len(history.frames) <= MOST_FRAMES + 16
@@ -160,7 +143,7 @@ def test_the_ring_is_bounded() -> None:
 def test_no_increase_is_ever_negative(values: list[float]) -> None:
     texts = ((5.0 * index, page(generation_tokens_total=value)) for index, value in enumerate(values))
     history = history_of(texts)
-    for span in (now_span(history, ENGINE), life_span(history, ENGINE), baseline_span(history, ENGINE)):
+    for span in (now_span(history, ENGINE), life_span(history, ENGINE)):
         grown = None if span is None else span.increase(TOKENS)
         assert grown is None or (grown >= 0 and not isnan(grown))
 
@@ -302,15 +285,20 @@ def test_a_series_of_the_whole_process_that_is_born_inside_the_window_counts_fro
     assert span.increase(Selector("http_requests_total")) == 9
 
 
-def test_ten_minutes_are_remembered_and_compared_with_at_one_page_a_second_and_at_one_in_five() -> None:
+def test_eleven_minutes_are_remembered_at_one_page_a_second_and_at_one_in_five() -> None:
     for interval in (1, 5):
-        history = history_of((at, counting(at)) for at in range(0, 1500, interval))
-        life, baseline = life_span(history, ENGINE), baseline_span(history, ENGINE)
+        life = life_span(history_of((at, counting(at)) for at in range(0, 1500, interval)), ENGINE)
         assert life is not None
-        assert baseline is not None
         assert 640 <= life.seconds <= 760
-        assert 590 <= baseline.seconds <= 600
-        assert baseline.frames[-1].at == history.times[-1] - 30
+
+
+def test_a_span_between_two_times_has_their_pages_and_never_those_before_a_restart() -> None:
+    history = history_of((at, counting(at if at < 100 else at - 100)) for at in range(0, 201, 5))
+    span = span_between(history, ENGINE, 50.0, 170.0)
+    assert span is not None
+    assert (span.frames[0].at, span.frames[-1].at) == (100, 170)
+    assert span_between(history, ENGINE, 50.0, 100.0) is None
+    assert span_between(history, Subject("t", "other", "0"), 0.0, 200.0) is None
 
 
 def test_after_hours_the_target_and_its_engines_are_still_known() -> None:
@@ -338,10 +326,3 @@ def test_a_new_process_is_a_new_life_of_the_target_and_of_every_engine() -> None
     resets = [history.append(parse(text(at).encode(), cache), float(at)) for at in range(0, 121, 5)]
     assert [reset for each in resets for reset in each] == [Reset("", "", 60), Reset("m", "0", 60)]
     assert history.epoch("", "") == history.epoch("m", "0") == 60
-
-
-def test_a_baseline_never_reaches_back_before_a_restart() -> None:
-    history = history_of((at, counting(at if at < 100 else at - 100)) for at in range(0, 201, 5))
-    span = baseline_span(history, ENGINE)
-    assert span is not None
-    assert (span.frames[0].at, span.frames[-1].at) == (100, 170)

@@ -37,7 +37,12 @@ class Life:
         self._values: dict[float, dict[str, float | None]] = {}
 
     def run(
-        self, seconds: float, hurts: bool = False, rate: float = 2.0, latency: float = 0.1, prompt: float = 500.0
+        self,
+        seconds: float,
+        hurts: bool = False,
+        rate: float = 2.0,
+        latency: float = 0.1,
+        prompt: float = 500.0,
     ) -> None:
         until = self.at + seconds
         while self.at < until:
@@ -138,6 +143,7 @@ def test_a_load_that_is_unknown_is_not_compared_and_where_all_is_unknown_nothing
     assert life.stretches.like({PROMPT: 500.0, RATE: None}, both)
     assert not life.stretches.like({PROMPT: None, RATE: None}, both)
     assert not life.stretches.like({PROMPT: None, RATE: 90.0}, both)
+    assert not life.stretches.like({PROMPT: float("inf"), RATE: 0.0}, both)
 
 
 def test_the_lowest_value_leaves_out_what_only_one_of_many_stretches_had() -> None:

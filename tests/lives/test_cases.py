@@ -14,7 +14,7 @@ from watchdog.history.names import wanted
 from watchdog.history.span import life_span
 from watchdog.model import Lookup, ServerInfo, Snapshot, Subject, Verdict
 from watchdog.scrape.exposition import SeriesCache, parse
-from watchdog.signals.catalogue import lookup_of
+from watchdog.signals.catalogue import Signals
 from watchdog.signals.functions import View
 
 
@@ -44,7 +44,7 @@ def signals(text: str) -> Lookup:
     history = History()
     history.append(parse(text.encode(), SeriesCache(wanted)), 0.0)
     model_name, engine = history.subjects()[0] if history.subjects() else ("", "")
-    return lookup_of(View(life=life_span(history, Subject("t", model_name, engine))))
+    return Signals(View(life=life_span(history, Subject("t", model_name, engine))))
 
 
 @pytest.mark.parametrize("file", sorted(CASES.glob("*.prom")), ids=lambda path: path.stem)

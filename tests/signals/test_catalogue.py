@@ -14,23 +14,30 @@ from tests.places import SAMPLES
 from watchdog.facts.fact import Fact
 from watchdog.history.names import ALIASES, spellings, wanted
 from watchdog.history.number import AtLeast, AtMost, finite
-from watchdog.history.span import baseline_span, life_span, now_span, recent_span
+from watchdog.history.span import life_span, now_span, recent_span, span_between
 from watchdog.language.expression import parse
 from watchdog.model import Lookup, Subject
-from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, lookup_of, metrics_of, signal_names
+from watchdog.signals.catalogue import (
+    CATALOGUE,
+    COMPARISONS,
+    REMEMBERED,
+    Signals,
+    metrics_of,
+    remembered,
+    signal_names,
+)
 from watchdog.signals.functions import View, bounded, fact
-from watchdog.signals.promql import NOW
+from watchdog.signals.promql import NOW, Stretch
 
 ENGINE = Subject("t", "m", "0")
 PAGES = sorted(SAMPLES.glob("*.prom"))
 
 
 def test_prometheus_accepts_the_promql_of_every_signal(tmp_path: Path) -> None:
-    stretches = [one.stretch for one in COMPARISONS.values() if one.stretch is not None]
     rules = [
         {"record": f"signal:{name}_{place}", "expr": query}
         for name, signal in sorted(CATALOGUE.items())
-        for place, stretch in enumerate([NOW, *stretches])
+        for place, stretch in enumerate([NOW, Stretch(600, 600, 600, ago=30)])
         if (query := signal.formula.query(stretch)) is not None
     ]
     file = tmp_path / "rules.yaml"
@@ -51,48 +58,54 @@ def test_names_end_in_their_unit_where_they_have_one() -> None:
         assert signal.description.endswith(".")
 
 
-def test_every_signal_has_a_name_for_each_comparison() -> None:
-    assert "baseline" in COMPARISONS
-    assert signal_names() == {*CATALOGUE, *(f"{name}_{past}" for name in CATALOGUE for past in COMPARISONS)}
+def test_every_remembered_signal_has_a_name_for_each_comparison() -> None:
+    assert set(COMPARISONS) == {"baseline", "lowest"}
+    assert signal_names() == {*CATALOGUE, *(f"{name}_{past}" for name in REMEMBERED for past in COMPARISONS)}
+    assert len(set(REMEMBERED)) == len(REMEMBERED)
 
 
-def test_what_is_compared_with_is_the_same_formula_over_that_stretch() -> None:
+def test_what_a_stretch_keeps_is_what_the_signals_were_over_it() -> None:
     pages = [
-        (float(at), page(generation_tokens_total=at if at <= 60 else 10.0 * at)) for at in range(0, 121, 5)
+        (float(at), page(num_requests_running=3.0, generation_tokens_total=10.0 * at))
+        for at in range(0, 121, 5)
     ]
-    history = history_of(pages)
-    now, before = now_span(history, ENGINE), baseline_span(history, ENGINE, end_at=60.0)
-    lookup = lookup_of(View(now, past={"baseline": before}))
-    assert lookup("generation_tokens_per_second") == 10
-    assert lookup("generation_tokens_per_second_baseline") == 1
-    assert lookup_of(View(now))("generation_tokens_per_second_baseline") is None
-    assert lookup_of(View(now, past={"baseline": None}))("generation_tokens_per_second_baseline") is None
+    span = span_between(history_of(pages), ENGINE, 30.0, 60.0)
+    assert span is not None
+    figures = remembered(span)
+    assert figures.keys() == set(REMEMBERED)
+    assert figures["running_mean"] == 3
+    assert figures["stream_tokens_per_second"] == pytest.approx(10 / 3)
+    assert figures["ttft_p50_seconds"] is None
 
 
-def test_the_newest_value_of_a_past_stretch_is_that_of_its_last_page() -> None:
-    history = history_of((float(at), page(num_requests_running=float(at))) for at in range(0, 121, 5))
-    life = life_span(history, ENGINE)
-    lookup = lookup_of(View(life=life, past={"baseline": baseline_span(history, ENGINE)}))
-    assert lookup("running_last") == 120
-    assert lookup("running_last_baseline") == lookup("running_peak_baseline") == 90
+def test_a_figure_known_only_as_a_bound_is_not_kept() -> None:
+    def text(count: float) -> str:
+        counts = {0.5: 0.0, inf: count}
+        return page(num_requests_running=1.0) + histogram("e2e_request_latency_seconds", counts, 9 * count)
+
+    span = span_between(history_of([(0.0, text(0)), (30.0, text(100))]), ENGINE, 0.0, 30.0)
+    assert span is not None
+    assert isinstance(Signals(View(span))("e2e_p50_seconds"), AtLeast)
+    assert remembered(span)["e2e_p50_seconds"] is None
 
 
-def test_of_a_past_whose_pages_are_gone_the_figures_kept_are_looked_up() -> None:
-    lookup = lookup_of(View(past={"baseline": {"itl_p50_seconds": 0.02}}))
-    assert lookup("itl_p50_seconds_baseline") == 0.02
-    assert lookup("ttft_p50_seconds_baseline") is None
+def test_what_is_compared_with_is_looked_up_in_the_past_of_the_view() -> None:
+    signals = Signals(View(past={"baseline": {"itl_p50_seconds": 0.02}.get}))
+    assert signals("itl_p50_seconds_baseline") == 0.02
+    assert signals("ttft_p50_seconds_baseline") is None
+    assert Signals(View())("itl_p50_seconds_baseline") is None
 
 
 def test_a_name_that_is_none_raises() -> None:
     for name in ("running", "running_last_yesterday", "_baseline"):
         with pytest.raises(KeyError):
-            lookup_of(View())(name)
+            Signals(View())(name)
 
 
 def test_a_signal_is_computed_once_a_step() -> None:
     history = history_of((float(at), page(num_requests_running=4.0)) for at in range(0, 61, 5))
     facts = {"pool_tokens": 5.0}
-    lookup = lookup_of(View(now_span(history, ENGINE), facts=facts))
+    lookup = Signals(View(now_span(history, ENGINE), facts=facts))
     assert lookup("pool_tokens") == 5
     facts["pool_tokens"] = 6.0
     assert lookup("pool_tokens") == 5
@@ -114,7 +127,7 @@ def beyond_the_last_bucket() -> Lookup:
         return prompts + outputs + latency + page(num_requests_running=1.0)
 
     history = history_of([(0.0, text(False)), (15.0, text(False)), (30.0, text(True))])
-    return lookup_of(View(now_span(history, ENGINE)))
+    return Signals(View(now_span(history, ENGINE)))
 
 
 def test_what_lies_beyond_the_last_bucket_stays_a_bound_in_what_is_computed_from_it() -> None:
@@ -125,11 +138,14 @@ def test_what_lies_beyond_the_last_bucket_stays_a_bound_in_what_is_computed_from
         ("request_tokens_p99", AtLeast(20_019.8)),
         ("itl_p50_seconds", AtLeast(2.5)),
         ("single_stream_tokens_per_second", AtMost(0.4)),
-        ("itl_stall_ratio", 90 * 2.5 / 400),
     ):
         found = lookup(name)
         assert type(found) is type(expected), name
         assert found == pytest.approx(expected), name
+
+
+def test_no_gap_is_a_stall_where_the_usual_gap_lies_beyond_the_last_bucket() -> None:
+    assert beyond_the_last_bucket()("itl_stall_ratio") is None
 
 
 NUMBERS = (
@@ -177,7 +193,7 @@ def test_every_signal_evaluates_on_a_page_of_every_version(sample: Path) -> None
     for model_name, engine in history.subjects():
         subject = Subject("t", model_name, engine)
         spans = (now_span(history, subject), recent_span(history, subject), life_span(history, subject))
-        lookup = lookup_of(View(*spans, {"baseline": baseline_span(history, subject)}))
+        lookup = Signals(View(*spans))
         values = {name: lookup(name) for name in signal_names()}
         assert values["running_last"] is not None
         assert values["waiting_last"] is not None
@@ -195,5 +211,5 @@ def test_old_and_new_names_become_the_same_signals(sample: Path) -> None:
     for core in ("kv_cache_usage_perc", "num_requests_running", "generation_tokens_total"):
         columns = [layout.by_name[name] for name in spellings(f"vllm:{core}") if name in layout.by_name]
         assert columns, core
-    usage = lookup_of(View(life=life_span(history, Subject("t", model_name, engine))))
+    usage = Signals(View(life=life_span(history, Subject("t", model_name, engine))))
     assert usage("kv_usage_last_ratio") == pytest.approx(0.412, abs=0.6)

@@ -12,7 +12,7 @@ from watchdog.facts.fact import Fact
 from watchdog.history.history import History
 from watchdog.history.layout import Selector
 from watchdog.history.number import AtLeast
-from watchdog.history.span import baseline_span, life_span, now_span, recent_span
+from watchdog.history.span import life_span, now_span, recent_span
 from watchdog.model import Subject
 from watchdog.signals.functions import (
     Formula,
@@ -24,8 +24,8 @@ from watchdog.signals.functions import (
     constant,
     fact,
     first,
+    greatest_third,
     highest,
-    in_past,
     increase,
     increase_of_any,
     increase_or_zero,
@@ -46,6 +46,7 @@ from watchdog.signals.functions import (
     rate,
     ratio,
     released_since,
+    seconds_since_below,
     server_age,
     share_of_time,
     slope,
@@ -67,8 +68,7 @@ def view(history: History, **facts: float) -> View:
         now_span(history, ENGINE),
         recent_span(history, ENGINE),
         life_span(history, ENGINE),
-        {"baseline": baseline_span(history, ENGINE)},
-        facts,
+        facts=facts,
     )
 
 
@@ -301,12 +301,20 @@ def test_facts_and_the_first_known() -> None:
     assert first(told("absent"), told("told")).value(view(history, told=7.0)) == 7
 
 
-def test_a_baseline_is_the_time_before_now() -> None:
-    pages = {
-        at: page(generation_tokens_total=at if at <= 60 else 60 + 10.0 * (at - 60)) for at in range(0, 91, 5)
-    }
-    assert value(rate(TOKENS), pages) == 10
-    assert in_past("baseline", rate(TOKENS))(view(history_of(pages.items()))) == 1
+def test_the_greatest_third_is_what_happened_at_one_moment() -> None:
+    at_once = {at: page(generation_tokens_total=0.0 if at < 15 else 60.0) for at in range(0, 31, 5)}
+    steadily = {at: page(generation_tokens_total=2.0 * at) for at in range(0, 31, 5)}
+    assert value(greatest_third(increase(TOKENS)), at_once) == 60
+    assert value(greatest_third(increase(TOKENS)), steadily) == 20
+    assert value(greatest_third(increase(TOKENS)), {0: page(generation_tokens_total=1.0)}) is None
+
+
+def test_the_time_since_a_gauge_was_below_a_bound() -> None:
+    running = Selector("vllm:num_requests_running")
+    pages = {at: page(num_requests_running=0.0 if at == 40 else 5.0) for at in range(0, 101, 5)}
+    assert value(seconds_since_below(running, 1.0), pages) == 60
+    assert value(seconds_since_below(running, 0.0), pages) is None
+    assert value(seconds_since_below(Selector("vllm:num_requests_waiting"), 1.0), pages) is None
 
 
 @given(

@@ -1,12 +1,14 @@
-"""The spans of history that an engine is judged by, and the time it is compared with, kept from step to step."""
+"""What an engine is judged by: the spans of its history, and its past, kept from step to step."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from watchdog.history.baseline import BaselineKeeper
 from watchdog.history.history import History
 from watchdog.history.span import life_span, now_span, recent_span
+from watchdog.history.stretches import Stretches
 from watchdog.model import Subject
+from watchdog.signals.catalogue import REMEMBERED, REQUEST_RATE, Signals, remembered
 from watchdog.signals.functions import View
+from watchdog.signals.past import Past
 
 
 class Engines:
@@ -14,40 +16,48 @@ class Engines:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._baselines: dict[Subject, BaselineKeeper] = {}
+        self._stretches: dict[Subject, Stretches] = {}
 
-    def view(self, subject: Subject, facts: Mapping[str, float]) -> View:
-        """What signals may look at: the subject's spans of history, and facts."""
-        keeper = self._baselines.get(subject)
-        if keeper is None:
-            keeper = self._baselines[subject] = BaselineKeeper()
-        return View(
+    def signals(self, subject: Subject, facts: Mapping[str, float]) -> Signals:
+        """The signals of one engine, or of the whole target, on the newest page."""
+        view = View(
             window=now_span(self._history, subject),
             recent=recent_span(self._history, subject),
             life=life_span(self._history, subject),
-            past={"baseline": keeper.span(self._history, subject)},
             facts=facts,
         )
+        return Signals(view, self._past(subject))
 
     def forget(self, subject: Subject) -> None:
         """A new process is not compared with the one before it."""
-        self._baselines.pop(subject, None)
+        self._stretches.pop(subject, None)
 
-    def keep(self, at: float, active: Collection[Subject], present: Collection[Subject]) -> Sequence[Subject]:
-        """After a step: freezes the baselines of what is wrong; returns those dropped, of which history knows no more.
+    def keep(self, hurting: Collection[Subject], present: Collection[Subject]) -> Sequence[Subject]:
+        """After a step: adds what is calm to the past of each engine; returns those of which history knows no more.
 
-        `active` are those on which a warning or worse is pending or firing, `present` those on the last page.
+        `hurting` are those on which a warning or worse holds, `present` those on the last page.
         """
-        for subject, keeper in self._baselines.items():
-            if self._history.overfull:
-                keeper.forget()
-            if self._history.frames:
-                keeper.note(self._history, subject, at, subject in active)
+        if self._history.frames:
+            at = self._history.times[-1]
+            for subject in present:
+                stretches = self._stretches.setdefault(subject, Stretches(REMEMBERED, REQUEST_RATE))
+                hurts = subject in hurting or Subject(subject.target) in hurting
+                stretches.note(self._history, subject, at, hurts, remembered)
         gone = [
             one
-            for one in self._baselines
+            for one in self._stretches
             if one not in present and self._history.epoch(one.model_name, one.engine) is None
         ]
         for subject in gone:
             self.forget(subject)
         return gone
+
+    def _past(self, subject: Subject) -> Past | None:
+        """None for the target as a whole, and for an engine on its first page."""
+        stretches = self._stretches.get(subject)
+        since = self._history.epoch(subject.model_name, subject.engine)
+        if stretches is None or since is None:
+            return None
+        at = self._history.times[-1]
+        open_span = stretches.open_span(self._history, subject, at)
+        return Past(stretches, open_span, at - since, remembered)

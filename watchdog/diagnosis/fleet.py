@@ -10,6 +10,8 @@ from watchdog.facts.fact import by_name
 from watchdog.facts.launch import ServerContext
 from watchdog.model import Finding, Incident, Readings, Scope, Snapshot, Standing, Subject
 from watchdog.rule.rule_set import RuleSet
+from watchdog.signals.catalogue import Signals
+from watchdog.signals.functions import View
 
 # Stands where an incident of one server has its target's name; no target can be called so.
 FLEET = "*"
@@ -47,7 +49,7 @@ class FleetDiagnosis:
         ratios = [ratio for readings in targets if (ratio := _hit_ratio(readings)) is not None]
         facts = by_name(balance.fleet_facts(loads, ratios))
         subject = Subject(FLEET, model_name)
-        yield from judge(self._rules, Case(subject, facts.get, ServerContext(), {}))
+        yield from judge(self._rules, Case(subject, Signals(View(facts=facts)), ServerContext(), {}))
 
 
 def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[str, list[Readings]]]:

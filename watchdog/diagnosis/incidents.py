@@ -48,6 +48,7 @@ class _Entry:
     last_truth: Truth
     quiet_seconds: float = 0.0
     seen_at: float = 0.0
+    milder_seconds: float = 0.0
     symptoms: set[str] = field(default_factory=set)
     causes: set[str] = field(default_factory=set)
 
@@ -199,7 +200,7 @@ class IncidentBook:
         entry.quiet_seconds = 0.0
         entry.incident = _found_again(entry.incident, finding, held)
         if entry.incident.state is State.FIRING:
-            return _worse(entry, finding, wall)
+            return _graver(entry, finding, wall) or _milder(entry, finding, held, rule, wall)
         waited = entry.incident.held_seconds >= rule.for_seconds - 1e-6
         return (
             self._fire(entry, finding, wall)
@@ -345,9 +346,32 @@ def _found_again(incident: Incident, finding: Finding, held_seconds: float) -> I
     )
 
 
-def _worse(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
-    """While it fires an incident's severity only rises: one that falls and rises again would page twice."""
+def _graver(entry: _Entry, finding: Finding, wall: float) -> Transition | None:
+    """The incident with the severity of a finding that is worse."""
+    entry.milder_seconds = entry.milder_seconds if _is_milder(entry, finding) else 0.0
     if SEVERITY_RANK[finding.severity] >= SEVERITY_RANK[entry.incident.severity]:
         return None
+    return _of_severity(entry, finding, wall)
+
+
+def _milder(entry: _Entry, finding: Finding, held: float, rule: Rule, wall: float) -> Transition | None:
+    """The incident with a milder severity, once nothing worse held for as long as it keeps firing.
+
+    Not at once: one that falls and rises again would page twice.
+    """
+    if not _is_milder(entry, finding):
+        return None
+    entry.milder_seconds += held
+    if entry.milder_seconds < rule.keep_firing_seconds - 1e-6:
+        return None
+    return _of_severity(entry, finding, wall)
+
+
+def _is_milder(entry: _Entry, finding: Finding) -> bool:
+    return SEVERITY_RANK[finding.severity] > SEVERITY_RANK[entry.incident.severity]
+
+
+def _of_severity(entry: _Entry, finding: Finding, wall: float) -> Transition:
+    entry.milder_seconds = 0.0
     entry.incident = replace(entry.incident, severity=finding.severity)
     return Transition(entry.incident, State.FIRING, wall)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from watchdog.facts.launch import ServerContext
 from watchdog.language.template import render_text
-from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
+from watchdog.model import BlindRule, Finding, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
 from watchdog.rule.rule import Rule, evaluate
 from watchdog.rule.rule_set import RuleSet
-from watchdog.signals.catalogue import metrics_of
+from watchdog.signals.catalogue import Signals, metrics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Case:
     """A subject to judge: its signals, what is known of its server, and texts that causes may quote."""
 
     subject: Subject
-    lookup: Lookup
+    signals: Signals
     context: ServerContext
     texts: dict[str, str]
 
@@ -55,16 +55,17 @@ def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
 
 
 def _ask(rule: Rule, case: Case) -> Finding:
-    judgement = evaluate(rule, case.lookup)
+    lookup = case.signals.under(rule.like)
+    judgement = evaluate(rule, lookup)
     if judgement.truth is not Truth.YES:
         return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)
-    remedies, unhelpful = offer(rule, case.lookup, case.context)
+    remedies, unhelpful = offer(rule, lookup, case.context)
     return Finding(
         rule=rule.id,
         subject=case.subject,
         truth=Truth.YES,
         severity=judgement.severity,
-        cause=render_text(rule.cause, case.lookup, texts=case.texts),
+        cause=render_text(rule.cause, lookup, texts=case.texts),
         evidence=judgement.evidence,
         remedies=remedies,
         unhelpful=unhelpful,

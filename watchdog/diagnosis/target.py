@@ -26,7 +26,6 @@ from watchdog.model import (
     BlindRule,
     Finding,
     Incident,
-    Lookup,
     Page,
     Readings,
     Scope,
@@ -40,7 +39,7 @@ from watchdog.model import (
     Verdict,
 )
 from watchdog.rule.rule_set import RuleSet
-from watchdog.signals.catalogue import lookup_of
+from watchdog.signals.catalogue import Signals
 from watchdog.signals.functions import View
 
 # Below this, rates and queues are not known yet: the verdict is "starting", never "healthy" by default.
@@ -51,7 +50,7 @@ LEAST_SECONDS_TO_JUDGE = 15.0
 class _Found:
     """What one step found before it becomes incidents; `span_seconds` is the longest that an engine was seen."""
 
-    lookups: dict[Subject, Lookup] = field(default_factory=dict)
+    signals: dict[Subject, Signals] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blind: list[BlindRule] = field(default_factory=list)
     span_seconds: float = 0.0
@@ -97,7 +96,7 @@ class TargetDiagnosis:
             found.findings, scrape.at, scrape.wall, readable=taken.page is not None
         )
         present = {self._subject(*names) for names in self._history.subjects()}
-        for gone in self._engines.keep(scrape.at, self._standing.active, present):
+        for gone in self._engines.keep(self._standing.hurting, present):
             self._watching.forget(gone)
         return self._snapshot(scrape, taken, found)
 
@@ -138,25 +137,24 @@ class TargetDiagnosis:
         return found
 
     def _find_of_engine(self, subject: Subject, at: float, texts: dict[str, str], found: _Found) -> None:
-        view = self._engines.view(subject, by_name(self._engine_facts(subject, at)))
-        lookup = found.lookups[subject] = lookup_of(view)
-        self._ask(Scope.ENGINE, subject, lookup, texts, found)
-        self._watching.note(subject, lookup("open_files_drop"))
-        if view.life is not None:
-            found.span_seconds = max(found.span_seconds, view.life.seconds)
+        signals = self._engines.signals(subject, by_name(self._engine_facts(subject, at)))
+        found.signals[subject] = signals
+        self._ask(Scope.ENGINE, subject, signals, texts, found)
+        self._watching.note(subject, signals["open_files_drop"])
+        found.span_seconds = max(found.span_seconds, signals["seconds_seen"] or 0.0)
 
     def _find_of_target(self, page: Page | None, at: float, found: _Found) -> None:
         subject = self._subject()
         facts = by_name(self._target_facts(page, at, found))
-        view = View(facts=facts) if page is None else self._engines.view(subject, facts)
+        signals = Signals(View(facts=facts)) if page is None else self._engines.signals(subject, facts)
         texts = quotes(self._reachability, self._restarts, self._server, found.blind)
-        self._ask(Scope.TARGET, subject, lookup_of(view), texts, found)
+        self._ask(Scope.TARGET, subject, signals, texts, found)
 
     def _ask(
-        self, scope: Scope, subject: Subject, lookup: Lookup, texts: dict[str, str], found: _Found
+        self, scope: Scope, subject: Subject, signals: Signals, texts: dict[str, str], found: _Found
     ) -> None:
         context = self._server.context(subject.model_name, subject.engine)
-        findings = self._judge.findings(scope, Case(subject, lookup, context, texts))
+        findings = self._judge.findings(scope, Case(subject, signals, context, texts))
         found.findings.extend(findings)
         found.blind.extend(blind_rules(findings, self._is_on_page))
 
@@ -171,7 +169,7 @@ class TargetDiagnosis:
         yield from self._restarts.facts(at)
         yield from self._server.facts("", "")
         if page is not None:
-            of_one = balance.of_one_server(found.lookups, self._layout().owners).values()
+            of_one = balance.of_one_server(found.signals, self._layout().owners).values()
             yield from balance.facts([balance.Load.of(lookup) for lookup in of_one])
             yield from self._watching.facts(found.blind)
 
@@ -204,8 +202,8 @@ class TargetDiagnosis:
 
     def _readings(self, found: _Found) -> Iterator[Readings]:
         binding = self._limits.binding(self._standing)
-        for subject, lookup in found.lookups.items():
-            yield read(subject, lookup, binding.get(subject) or binding.get(self._subject()))
+        for subject, signals in found.signals.items():
+            yield read(subject, signals, binding.get(subject) or binding.get(self._subject()))
 
     def _verdict(self, page: Page | None, span_seconds: float) -> Verdict:
         lead = self._standing.lead_incident

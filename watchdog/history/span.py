@@ -15,10 +15,6 @@ from watchdog.model import Subject
 NOW_SECONDS = 30.0
 # A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
 RECENT_SECONDS = 15.0
-BASELINE_SECONDS = 600.0
-# One interval of 10 s is enough, and a scrape may come a little early: else a slow scraper compares with 20 s,
-# the second half of which an incident that just began has coloured.
-LEAST_BASELINE_SECONDS = 9.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,18 +201,6 @@ def recent_span(history: History, subject: Subject) -> Span | None:
     span = Span(history, history.frames[first:], subject)
     enough = span.seconds >= RECENT_SECONDS * 0.6 and len(span.frames) >= 2
     return span if enough and span.seconds <= NOW_SECONDS else None
-
-
-def baseline_span(history: History, subject: Subject, end_at: float | None = None) -> Span | None:
-    """Up to ten minutes before now (or before `end_at`); None where it is shorter than 9.5 s."""
-    begin = _begin(history, subject)
-    if begin is None:
-        return None
-    edge = history.times[-1] - NOW_SECONDS * 0.98 if end_at is None else end_at
-    last = bisect_right(history.times, edge)
-    first = max(begin, bisect_right(history.times, edge - BASELINE_SECONDS))
-    span = Span(history, history.frames[first:last], subject)
-    return span if span.seconds >= LEAST_BASELINE_SECONDS else None
 
 
 def span_between(history: History, subject: Subject, begin_at: float, end_at: float) -> Span | None:

@@ -7,7 +7,7 @@ some 50 kB, less than two minutes of pages.
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan, log2, nan
+from math import inf, isnan, log2, nan
 from statistics import median
 
 from watchdog.history.history import History
@@ -92,7 +92,11 @@ class Stretches:
 
         A signal that is unknown on either side is not compared; where all are, nothing is alike.
         """
-        known = {name: value for name in likeness if (value := now.get(name)) is not None and value > 0}
+        known = {
+            name: value
+            for name in likeness
+            if (value := now.get(name)) is not None and 0 < value < inf
+        }
         if likeness and not known:
             return ()
         rounded = {name: round(log2(value) * _STEPS_AN_OCTAVE) for name, value in known.items()}
@@ -120,7 +124,9 @@ class Stretches:
             self._lowest[name] = known[len(known) // 20] if known else None
         return self._lowest[name]
 
-    def _close(self, history: History, subject: Subject, until: float, measure: Measure, *, cut: bool) -> None:
+    def _close(
+        self, history: History, subject: Subject, until: float, measure: Measure, *, cut: bool
+    ) -> None:
         """Closes the open stretch where it is long enough or says enough; with `cut` as it is."""
         if self._open_from is None:
             return

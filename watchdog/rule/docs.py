@@ -8,7 +8,7 @@ from watchdog.facts.declared import DECLARED
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule.rule import RemedyRule, Rule
 from watchdog.rule.rule_set import RuleSet, load
-from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, Comparison, Signal, signal_names
+from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, REMEMBERED, Comparison, Signal, signal_names
 from watchdog.signals.promql import NOW, NoPromQL
 
 _SEVERITY = {
@@ -51,11 +51,15 @@ def signals_document() -> str:
         "metric is missing, its window too short, or too little was observed. A quantile beyond the last bucket of its",
         "histogram is a bound (`>= 20000`), and so is what is computed from it.",
         "",
-        "An ending to its name compares a signal with the past: the same formula over another stretch of time.",
+        "Some are remembered: each calm stretch of 15 s to a minute keeps them, for eight hours. Stretches in which a",
+        "warning or worse held, and the half minute before it, are left out. An ending to the name of a remembered",
+        "signal asks for the past. PromQL has no such past.",
         "",
-        "| ending | stretch | in PromQL |",
-        "|---|---|---|",
+        "| ending | what it is |",
+        "|---|---|",
         *map(_comparison_row, COMPARISONS.values()),
+        "",
+        f"Remembered are {', '.join(f'`{name}`' for name in sorted(REMEMBERED))}.",
         "",
         "The PromQL means the same, for a server that was up and scraped all the while: a test asks a real Prometheus",
         "over recordings of several versions. It agrees within 2 %, ages within one scrape interval, shares of time",
@@ -79,8 +83,7 @@ def signals_document() -> str:
 
 
 def _comparison_row(one: Comparison) -> str:
-    ranges = f"ranges are `{one.stretch.behind('window')}`" if one.stretch is not None else "none"
-    return f"| `_{one.name}` | {one.description} | {ranges} |"
+    return f"| `_{one.name}` | {one.description} |"
 
 
 def _signal_lines(signal: Signal) -> list[str]:

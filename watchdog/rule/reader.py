@@ -281,6 +281,18 @@ def _parameters(fields: _Fields, names: _Names, values: Mapping[str, float]) -> 
     return found
 
 
+def _likeness(fields: _Fields) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, (key, node) in fields.mapping("like").items():
+        if f"{name}_baseline" not in fields.signals:
+            fields.file.fault(key, f"`{name}` is not remembered, so no two stretches can be alike in it")
+        factor = fields.number(node)
+        if factor <= 1:
+            fields.file.fault(node, "a likeness is a factor above 1")
+        found[name] = factor
+    return found
+
+
 def _rule(fields: _Fields, identity: str, parameters: Mapping[str, Parameter], path: Path) -> Rule | None:
     severity = fields.choice("severity", Severity, Severity.INFO, required=True)
     cause = fields.template("cause", required=True)
@@ -303,6 +315,7 @@ def _rule(fields: _Fields, identity: str, parameters: Mapping[str, Parameter], p
         references=fields.texts("references"),
         tests=_tests(fields),
         path=path,
+        like=_likeness(fields),
         limit=fields.choice("limit", Limit, Limit.COMPUTE) if fields.entry("limit") else None,
     )
     return rule if cause else None

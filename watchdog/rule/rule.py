@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from watchdog.history.number import Bound, finite
+from watchdog.history.stretches import Likeness
 from watchdog.language.expression import Expression, render
 from watchdog.language.template import Template, render_text
 from watchdog.model import Evidence, Limit, Lookup, Scope, Severity, Truth
@@ -86,6 +87,7 @@ class RuleTest:
 class Rule:
     """A cause. All of `when` must hold, none of `unless`; times are seconds.
 
+    `like` is what makes a stretch of the past comparable: the factor within which each signal must have been.
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
     its symptoms while it fires. `limit` is what bounds throughput where the rule holds, None where it says
     nothing of that.
@@ -109,6 +111,7 @@ class Rule:
     references: tuple[str, ...]
     tests: tuple[RuleTest, ...]
     path: Path
+    like: Likeness = field(default_factory=dict)
     limit: Limit | None = None
 
 

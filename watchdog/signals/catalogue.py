@@ -1,7 +1,7 @@
 """Every signal that a rule may name: its unit, what it says, and its formula. A fact is a signal by its own name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
@@ -11,6 +11,7 @@ from watchdog.facts.watching import OPEN_FILES_DROP_SEEN
 from watchdog.history.layout import Selector
 from watchdog.history.number import Bound
 from watchdog.history.span import Span
+from watchdog.history.stretches import Likeness
 from watchdog.model import Lookup
 from watchdog.signals.functions import (
     Formula,
@@ -22,8 +23,8 @@ from watchdog.signals.functions import (
     climb,
     fact,
     first,
+    greatest_third,
     highest,
-    in_past,
     increase,
     increase_of_any,
     increase_or_zero,
@@ -43,6 +44,7 @@ from watchdog.signals.functions import (
     rate,
     ratio,
     released_since,
+    seconds_since_below,
     server_age,
     share_of_time,
     slope,
@@ -50,7 +52,7 @@ from watchdog.signals.functions import (
     whole_steps,
     window_seconds,
 )
-from watchdog.signals.promql import BASELINE, Stretch
+from watchdog.signals.past import BASELINE, LOWEST, Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a signal is compared with when `_` and this name stand behind its own: the same formula over that past.
-
-    `stretch` is that past as PromQL has it, None where it has no fixed place in time.
-    """
+    """What a remembered signal is compared with when `_` and this name stand behind its own."""
 
     name: str
     description: str
-    stretch: Stretch | None
 
 
 COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
@@ -80,8 +78,11 @@ COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
         one.name: one
         for one in (
             Comparison(
-                "baseline", "the ten minutes before now, which stand still while something is wrong", BASELINE
+                BASELINE,
+                "the median over the newest calm stretches of the past in which the load was like now's, within the "
+                "factors that the rule names under `like` (whatever the load was, where it names none)",
             ),
+            Comparison(LOWEST, "the least that the calm stretches of up to eight hours had"),
         )
     }
 )
@@ -116,6 +117,7 @@ MM_HITS = _vllm("mm_cache_hits_total")
 FINISHED = _vllm("request_success_total")
 DRAFTED = _vllm("spec_decode_num_draft_tokens_total")
 CONFIG = _vllm("cache_config_info")
+AWAKE = _vllm("engine_sleep_state", sleep_state="awake")
 LORA = _vllm("lora_requests_info")
 OPEN_FILES = _process("process_open_fds")
 ANSWERS = _process("http_requests_total")
@@ -149,17 +151,25 @@ _output_mean = first(mean(OUTPUT), ratio(increase(GENERATION_TOKENS), increase(F
 # A request holds whole blocks: 149 tokens in blocks of 256 take 256.
 _request_room = whole_steps(_prompt_mean + _output_mean, label(CONFIG, "block_size"))
 _prefill_of_ttft = mean(PREFILL) / mean(TTFT)
-_usual_gap = in_past("baseline", quantile(0.5, ITL))
+_usual_gap, _usual_prompt = quantile(0.5, ITL), quantile(0.5, PROMPT)
 
 
-def _stall_seconds(view: View) -> float | None:
-    """A gap that a reader of a stream notices: half a second, and never less than five of the server's usual gaps.
+def _beyond(usual: Formula, factor: float, least: float) -> Value:
+    """So many times the window's usual value, and never less than `least`; None where that is not known exactly."""
 
-    A prompt of a few thousand tokens is a gap of 0.3 s on many a healthy GPU; streams run ahead of readers by more.
-    None where the usual gap lies beyond the last bucket.
-    """
-    usual = _usual_gap(view)
-    return None if isinstance(usual, Bound) else max(0.5, 5.0 * (usual or 0.0))
+    def value(view: View) -> float | None:
+        found = usual.value(view)
+        return None if isinstance(found, Bound) else max(least, factor * (found or 0.0))
+
+    return value
+
+
+# Half a second is a gap that a reader of a stream notices: streams run ahead of readers, and a prompt of a few thousand
+# tokens is a gap of 0.3 s on many a healthy GPU. Where gaps of 0.3 s are many they are noticed too.
+_stall = _beyond(_usual_gap, 5.0, 0.5)
+_hitch = _beyond(_usual_gap, 20.0, 0.3)
+_long_prompt = _beyond(_usual_prompt, 5.0, 2000.0)
+_vanished = increase(FIRST_TOKENS) - increase(FINISHED) - change(RUNNING)
 
 
 def _finished_by(reason: str) -> Formula:
@@ -229,7 +239,9 @@ SIGNALS = (
     Signal("api_server_cpu_ratio", "cores", "CPU the API server process takes.",
            rate(_process("process_cpu_seconds_total"))),
     Signal("awake_ratio", "ratio", "1 while the engine is awake, 0 while it sleeps.",
-           newest(_vllm("engine_sleep_state", sleep_state="awake"))),
+           newest(AWAKE)),
+    Signal("seconds_since_sleep", "s", "Time since a page on which the engine slept, or was about to wake.",
+           seconds_since_below(AWAKE, 1.0)),
     Signal("weight_updates_in_flight", "operations", "Online weight updates in progress: a pause on purpose.",
            newest(_vllm("rl_weight_update_operations_in_flight"))),
 
@@ -242,6 +254,8 @@ SIGNALS = (
     Signal("kv_usage_recent_min_ratio", "ratio", "Lowest share of the KV pool held in the last 15 s.",
            lowest(KV_USAGE, "recent")),
     Signal("kv_usage_change_ratio", "ratio", "Change of the held share over the window.", change(KV_USAGE)),
+    Signal("kv_usage_per_request_ratio", "ratio", "Share of the pool that a running request holds, on average.",
+           mean_over_time(KV_USAGE) / mean_over_time(RUNNING)),
     Signal("request_pool_ratio", "ratio", "Share of the pool that a mean request takes at its end, in whole blocks.",
            _request_room / _pool),
     Signal("requests_that_fit", "requests", "Mean requests the pool holds at once, each in whole blocks.",
@@ -294,6 +308,9 @@ SIGNALS = (
     Signal("prompt_tokens_mean", "tokens", "Mean prompt of the requests that finished.", _prompt_mean),
     Signal("prompt_tokens_p50", "tokens", "Median prompt of the requests that finished.", quantile(0.5, PROMPT)),
     Signal("prompt_tokens_p99", "tokens", "99th percentile prompt.", quantile(0.99, PROMPT, 20.0)),
+    Signal("long_prompt_token_ratio", "ratio",
+           "Least share of the prompt tokens that came in prompts over 2,000 tokens and over five usual prompts.",
+           time_share_above(PROMPT, _long_prompt, 1000.0)),
     Signal("output_tokens_mean", "tokens", "Mean output of the requests that finished.", _output_mean),
     Signal("output_tokens_p99", "tokens", "99th percentile output.", quantile(0.99, OUTPUT, 20.0)),
     Signal("request_tokens_mean", "tokens", "Mean prompt plus output.", _prompt_mean + _output_mean),
@@ -310,7 +327,10 @@ SIGNALS = (
     Signal("itl_p99_seconds", "s", "99th percentile inter-token latency.", quantile(0.99, ITL, 200.0)),
     Signal("itl_stall_ratio", "ratio",
            "Least share of inter-token time spent in gaps over 0.5 s and over five usual gaps.",
-           time_share_above(ITL, _stall_seconds)),
+           time_share_above(ITL, _stall)),
+    Signal("itl_hitch_ratio", "ratio",
+           "Least share of inter-token time spent in gaps over 0.3 s and over twenty usual gaps.",
+           time_share_above(ITL, _hitch)),
     Signal("single_stream_tokens_per_second", "tokens/s",
            "What one stream gets: the inverse of the median inter-token latency.", 1.0 / quantile(0.5, ITL, 50.0)),
     Signal("output_token_mean_seconds", "s",
@@ -361,7 +381,9 @@ SIGNALS = (
            ratio(_finished_by("length"), increase(FINISHED), LEAST_REQUESTS)),
     Signal("vanished_requests", "requests",
            "First tokens less finishes and less the growth of the batch: requests whose clients left.",
-           increase(FIRST_TOKENS) - increase(FINISHED) - change(RUNNING)),
+           _vanished),
+    Signal("vanished_at_once", "requests", "Most of them that vanished in one third of the window.",
+           greatest_third(_vanished)),
     Signal("http_5xx", "requests", "API answers of class 5xx.", increase_or_zero(ANSWERS_5XX, ANSWERS)),
     Signal("http_5xx_ratio", "ratio", "Share of API answers of class 5xx.",
            ratio(increase_or_zero(ANSWERS_5XX, ANSWERS), increase(ANSWERS, appear=True), LEAST_REQUESTS)),
@@ -394,29 +416,46 @@ SIGNALS = (
 CATALOGUE: Mapping[str, Signal] = MappingProxyType({signal.name: signal for signal in SIGNALS})
 
 
-def _compared(signal: Signal, past_name: str) -> Value:
-    """The signal over a past of the view: its formula over a stretch, or the figure kept of one."""
+REMEMBERED = tuple(
+    name
+    for group in (
+        "arrivals_per_second first_tokens_per_second finished_per_second prompt_tokens_per_second running_mean",
+        "prompt_tokens_per_first_token prompt_tokens_p50 output_tokens_mean request_tokens_p99",
+        "computed_prompt_tokens_per_request prefix_hit_ratio mm_cache_hit_ratio draft_acceptance_ratio",
+        "kv_usage_mean_ratio kv_usage_per_request_ratio",
+        "ttft_mean_seconds ttft_p50_seconds e2e_p50_seconds",
+        "itl_mean_seconds itl_p50_seconds itl_stall_ratio itl_hitch_ratio stream_tokens_per_second",
+    )
+    for name in group.split()
+)
+"""The signals that each calm stretch keeps, and that can be compared with; all are means, shares or rates."""
+REQUEST_RATE = "first_tokens_per_second"
+"""The remembered signal that says how much came in a stretch."""
+
+
+def _compared(name: str, comparison: str) -> Value:
+    """A signal as one of the view's comparisons knows it."""
 
     def value(view: View) -> float | None:
-        past = view.past.get(past_name)
-        if isinstance(past, Span):
-            return signal.formula.value(view.over(past))
-        return None if past is None else past.get(signal.name)
+        past = view.past.get(comparison)
+        return None if past is None else past(name)
 
     return value
 
 
-_VALUES: dict[str, Value] = {name: signal.formula.value for name, signal in CATALOGUE.items()} | {
-    f"{name}_{past}": _compared(signal, past) for past in COMPARISONS for name, signal in CATALOGUE.items()
+_NOW: dict[str, Value] = {name: signal.formula.value for name, signal in CATALOGUE.items()}
+_COMPARED: dict[str, Value] = {
+    f"{name}_{comparison}": _compared(name, comparison) for comparison in COMPARISONS for name in REMEMBERED
 }
+_VALUES = _NOW | _COMPARED
 _READS = {name: signal.formula.reads for name, signal in CATALOGUE.items()} | {
-    f"{name}_{past}": signal.formula.reads for past in COMPARISONS for name, signal in CATALOGUE.items()
+    f"{name}_{comparison}": CATALOGUE[name].formula.reads for comparison in COMPARISONS for name in REMEMBERED
 }
 _NAMES = frozenset(_VALUES)
 
 
 def signal_names() -> frozenset[str]:
-    """All names a clause may use: each signal, and each with the name of a comparison behind it."""
+    """All names a clause may use: each signal, and each remembered one with the name of a comparison behind it."""
     return _NAMES
 
 
@@ -425,22 +464,57 @@ def metrics_of(name: str) -> frozenset[str]:
     return _READS[name]
 
 
-def lookup_of(view: View) -> Lookup:
-    """Looks up the signals of one engine at one moment by name: each is computed when asked for, once.
+def remembered(span: Span) -> dict[str, float | None]:
+    """The figures of one stretch by signal; None where one is unknown, or known only as a bound."""
+    signals = Signals(View(span, span, span))
+    found = ((name, signals[name]) for name in REMEMBERED)
+    return {name: None if isinstance(value, Bound) else value for name, value in found}
 
-    None is unknown; a name that is none raises KeyError.
+
+class Signals(dict[str, float | None]):
+    """The signals of one engine at one moment by name: each is computed when asked for, once; None is unknown.
+
+    A name that is none raises KeyError. A dictionary, since rules ask hundreds of times a step: its own method answers
+    in a quarter of the time of a function.
     """
-    # Rules ask hundreds of times a step: a dictionary's own method answers in a quarter of the time of a function.
-    return _Signals(view).__getitem__
 
+    __slots__ = ("_alike", "_past", "_view")
 
-class _Signals(dict[str, float | None]):
-    __slots__ = ("_view",)
-
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, past: Past | None = None) -> None:
         super().__init__()
-        self._view = view
+        self._past = past
+        self._view = view if past is None else replace(view, past=past.under({}, self.__getitem__))
+        self._alike: dict[tuple[tuple[str, float], ...], Lookup] = {(): self.__getitem__}
 
     def __missing__(self, name: str) -> float | None:
         value = self[name] = _VALUES[name](self._view)
+        return value
+
+    def __call__(self, name: str) -> float | None:
+        """The value of a signal: the signals are a Lookup."""
+        return self[name]
+
+    def under(self, likeness: Likeness) -> Lookup:
+        """The same signals, compared with stretches of a load that is alike in this way."""
+        key = tuple(likeness.items())
+        found = self._alike.get(key)
+        if found is None:
+            past = self._past.under(likeness, self.__getitem__) if self._past is not None else {}
+            found = self._alike[key] = _Under(self, View(past=past)).__getitem__
+        return found
+
+
+class _Under(dict[str, float | None]):
+    """Signals under a likeness: what is compared is its own, all else is that of the step."""
+
+    __slots__ = ("_signals", "_view")
+
+    def __init__(self, signals: Signals, view: View) -> None:
+        super().__init__()
+        self._signals = signals
+        self._view = view
+
+    def __missing__(self, name: str) -> float | None:
+        compared = _COMPARED.get(name)
+        value = self[name] = self._signals[name] if compared is None else compared(self._view)
         return value

@@ -13,7 +13,7 @@ from watchdog.facts.fact import Fact
 from watchdog.history.layout import WHOLE_TARGET, Frame, Selector
 from watchdog.history.number import AtLeast, Bound, calculation, finite, greatest, least
 from watchdog.history.span import Span
-from watchdog.model import Subject
+from watchdog.model import Lookup, Subject
 from watchdog.signals.promql import (
     NOW,
     NoPromQL,
@@ -29,22 +29,19 @@ from watchdog.signals.promql import (
     summed,
 )
 
-Past = Span | Mapping[str, float]
-"""What now is compared with: a stretch to evaluate the same formula over, or the figures by signal kept of one."""
-
 
 @dataclass(frozen=True, slots=True)
 class View:
     """What a formula may look at; a part is None (or absent) where too little was seen.
 
-    `window` is now, `recent` its last 15 s, `life` all remembered frames of the engine's present life. `past` holds by
-    name what to compare with, `facts` by name what was learned beside the page.
+    `window` is now, `recent` its last 15 s, `life` all remembered frames of the engine's present life. `past` looks
+    up by name what a signal was before, `facts` holds by name what was learned beside the page.
     """
 
     window: Span | None = None
     recent: Span | None = None
     life: Span | None = None
-    past: Mapping[str, Past | None] = field(default_factory=dict)
+    past: Mapping[str, Lookup] = field(default_factory=dict)
     facts: Mapping[str, float] = field(default_factory=dict)
 
     def over(self, span: Span) -> "View":
@@ -235,6 +232,23 @@ def _least_squares(points: list[tuple[float, float]]) -> float | None:
     mean_value = sum(value for _, value in points) / len(points)
     spread = sum((at - mean_at) ** 2 for at, _ in points)
     return sum((at - mean_at) * (value - mean_value) for at, value in points) / spread if spread else None
+
+
+def seconds_since_below(selector: Selector, bound: float) -> Formula:
+    """The time since a gauge was last below a bound in the remembered life; None where it never was, or is unknown."""
+
+    def value(view: View) -> float | None:
+        span = view.life
+        if span is None:
+            return None
+        below = (frame.at for frame in reversed(span.frames) if span.total(frame, selector) < bound)
+        last = next(below, None)
+        return None if last is None else span.frames[-1].at - last
+
+    reason = (
+        "PromQL cannot say when a gauge last crossed a bound without a subquery at the pace of the scrapes"
+    )
+    return Formula(value, _samples(selector), NoPromQL(reason))
 
 
 def mean_while(selector: Selector, condition: Selector) -> Formula:
@@ -621,11 +635,13 @@ def whole_steps(formula: Formula, step: Formula) -> Formula:
     return Formula(value, formula.reads, joined(write, formula.promql, step.promql))
 
 
-def in_past(name: str, formula: Formula) -> Value:
-    """The value of a formula over one of the view's stretches of the past; None where there is none."""
+def greatest_third(formula: Formula) -> Formula:
+    """The greatest of a formula's values over the window's thirds: what happened at one moment; None for one page."""
 
     def value(view: View) -> float | None:
-        past = view.past.get(name)
-        return formula.value(view.over(past)) if isinstance(past, Span) else None
+        parts = view.window.thirds() if view.window is not None else []
+        values = [formula.value(view.over(part)) for part in parts]
+        known = [one for one in values if one is not None]
+        return max(known) if known and len(known) == len(values) else None
 
-    return value
+    return Formula(value, formula.reads, NoPromQL(_THIRDS))

@@ -31,7 +31,6 @@ class Stretch:
 
 
 NOW = Stretch(30, 15, 660)
-BASELINE = Stretch(600, 600, 600, ago=30)
 
 
 def _duration(seconds: int) -> str:

@@ -1,0 +1,73 @@
+"""What now is compared with: the engine's calm stretches under a like load, and the least it ever took."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watchdog.history.span import Span
+from watchdog.history.stretches import EARLY_SECONDS, Likeness, Measure, Stretches
+from watchdog.model import Lookup
+
+BASELINE = "baseline"
+LOWEST = "lowest"
+
+
+@dataclass(slots=True)
+class Past:
+    """The past of one engine as seen at one step; figures are worked out when they are asked for.
+
+    `open_span` is what is calm and settled but no stretch yet, `seen_seconds` how long the engine's life was watched.
+    """
+
+    stretches: Stretches
+    open_span: Span | None
+    seen_seconds: float
+    measure: Measure
+    _open: Mapping[str, float | None] | None = None
+
+    def under(self, likeness: Likeness, now: Lookup) -> Mapping[str, Lookup]:
+        """Where each comparison looks its signals up, by its name; `now` are the present ones. None is unknown."""
+        return {BASELINE: _Baseline(self, likeness, now), LOWEST: self._lowest}
+
+    def open_figures(self) -> Mapping[str, float | None]:
+        """The figures of the open span while the server is young: later it is a stretch soon enough."""
+        if self._open is None:
+            is_young = self.seen_seconds < EARLY_SECONDS
+            self._open = self.measure(self.open_span) if is_young and self.open_span is not None else {}
+        return self._open
+
+    def _lowest(self, name: str) -> float | None:
+        known = [self.stretches.lowest(name), self.open_figures().get(name)]
+        return min((value for value in known if value is not None), default=None)
+
+
+class _Baseline:
+    """The figures of the newest like stretches, which are looked for once."""
+
+    __slots__ = ("_likeness", "_now", "_past", "_places", "_present")
+
+    def __init__(self, past: Past, likeness: Likeness, present: Lookup) -> None:
+        self._past = past
+        self._likeness = likeness
+        self._present = present
+        self._now: Mapping[str, float | None] = {}
+        self._places: tuple[int, ...] | None = None
+
+    def __call__(self, name: str) -> float | None:
+        if self._places is None:
+            self._now = {each: self._present(each) for each in self._likeness}
+            self._places = self._past.stretches.like(self._now, self._likeness)
+        found = self._past.stretches.value(name, self._places)
+        if found is None and _is_like(self._past.open_figures(), self._now, self._likeness):
+            return self._past.open_figures().get(name)
+        return found
+
+
+def _is_like(then: Mapping[str, float | None], now: Mapping[str, float | None], likeness: Likeness) -> bool:
+    """Whether figures are those of a like load; what one side does not know is not compared."""
+    pairs = ((then.get(name), now[name], factor) for name, factor in likeness.items())
+    compared = [
+        one <= factor * other and other <= factor * one
+        for one, other, factor in pairs
+        if one is not None and other is not None
+    ]
+    return all(compared) and (bool(compared) or not likeness)
