@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from tests.pagers import Pager
 from tests.places import RECORDINGS
 from watchdog.diagnosis.target import TargetDiagnosis
+from watchdog.http.endpoint import Endpoint
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.notify.notifiers import Notifiers
 from watchdog.replay.demo_server import ReplayServer
@@ -30,7 +31,7 @@ from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.scrape.recording import read, thin
-from watchdog.settings.model import Endpoint, load
+from watchdog.settings.model import load
 from watchdog.state.store import Store
 
 # Between them incidents come and go, scrapes fail, and a server restarts.

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "watchdog"
 GROUND = frozenset({"model", "errors", "clock", "logs", "resources", "text", "strict_yaml"})
 """What every room stands on: the only files that lie loose at the top."""
 FLOORS = (
-    *("settings", "http", "history", "facts", "signals", "language", "rule", "remedy", "scrape", "diagnosis"),
+    *("http", "settings", "history", "facts", "signals", "language", "rule", "remedy", "scrape", "diagnosis"),
     *("notify", "report", "state", "replay", "web", "service", "cli"),
 )
 """The rooms from the ground up: a room imports only from those below it."""

@@ -36,9 +36,9 @@ from tests.servers import (
     wait_for_a_byte,
     wait_for_client,
 )
+from watchdog.http.endpoint import Endpoint
 from watchdog.model import Failure, Reason, Scrape
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings.model import Endpoint
 
 PAGE = b"vllm:num_requests_running 1\n" * 10
 DEADLINE_SECONDS = 0.5

@@ -7,10 +7,10 @@ import tracemalloc
 import pytest
 
 from tests.servers import Server, answer, serving
+from watchdog.http.endpoint import Endpoint
 from watchdog.model import Page, Reason
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings.model import Endpoint
 
 
 def wanted(name: str) -> bool:

@@ -29,6 +29,7 @@ from tests.pagers import (
 )
 from tests.servers import Server, answer, closed_port, drip, hang, request, send, serving
 from tests.waiting import until
+from watchdog.http.endpoint import Endpoint
 from watchdog.http.post import Poster
 from watchdog.model import Key, Remedy, Severity, State
 from watchdog.notify.alert import (
@@ -39,7 +40,6 @@ from watchdog.notify.alert import (
     incident_url,
 )
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
-from watchdog.settings.model import Endpoint
 from watchdog.text import timestamp
 
 

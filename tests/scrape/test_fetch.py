@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from tests.servers import Connection, Server, answer, drip, hang, repeat, request, send, serving
 from watchdog import __version__
+from watchdog.http.endpoint import Endpoint
+from watchdog.http.url import redact_url
 from watchdog.model import Reason, ServerInfo
 from watchdog.scrape.fetch import Fetcher, FetchLimits
-from watchdog.settings.model import Endpoint
-from watchdog.settings.values import redact_url
 
 PAGE = b"vllm:num_requests_running 1\n"
 
@@ -63,7 +62,7 @@ def test_basic_authorization_comes_from_settings_or_the_url(tmp_path: Path) -> N
         in_url = server.url.replace("http://", "http://us%40er:p%3Aw@")
         fetchers = [
             fetcher_for(server.url, username="user", password_file=password_file),
-            fetcher_for(server.url, username="user", password=SecretStr("given")),
+            fetcher_for(server.url, username="user", password="given"),
             fetcher_for(server.url, username="user"),
             fetcher_for(in_url),
             fetcher_for(in_url, bearer_token_file=password_file.with_name("token")),

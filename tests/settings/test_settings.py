@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from tests.places import DOCS
 from watchdog import strict_yaml
 from watchdog.errors import ConfigError
+from watchdog.http.url import redact_url, split_user_info
 from watchdog.model import Severity
 from watchdog.settings.model import Settings, TargetSettings, load, redacted
 from watchdog.settings.page import page
-from watchdog.settings.values import duration, parse_vllm_args, redact_url, split_user_info
+from watchdog.settings.values import duration, parse_vllm_args
 
 PAGE = DOCS / "settings.md"
 
@@ -230,8 +231,7 @@ def test_user_info_is_moved_out_of_a_url_and_never_shown() -> None:
     made = load(overrides={"targets": ["http://me:p%40ss@h:8000/metrics?key=tok3n", "you:h1dden@h2:8000"]})
     target, endpoint = made.target_list()[0]
     assert (endpoint.url, endpoint.username) == ("http://h:8000/metrics?key=tok3n", "me")
-    assert endpoint.password is not None
-    assert endpoint.password.get_secret_value() == "p@ss"
+    assert endpoint.password == "p@ss"
     assert (target.name, target.url) == ("h:8000", "http://h:8000/metrics?key=***")
     shown = f"{made!r} {made} {made.target_list()} {json.dumps(redacted(made))} {made.warnings}"
     assert not any(secret in shown for secret in ("p@ss", "p%40ss", "tok3n", "h1dden"))

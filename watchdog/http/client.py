@@ -11,8 +11,8 @@ from pathlib import Path
 import requests
 
 from watchdog import __version__
+from watchdog.http.endpoint import Endpoint
 from watchdog.http.wire import Adapter
-from watchdog.settings.model import Endpoint
 
 USER_AGENT = f"vllm-watchdog/{__version__}"
 SECRET_BYTES = 64 * 1024
@@ -69,7 +69,7 @@ def authorization(endpoint: Endpoint, url_user: str, url_password: str) -> dict[
         return {"Authorization": f"Bearer {_secret('bearer_token_file', endpoint.bearer_token_file)}"}
     user, password = endpoint.username, url_password
     if endpoint.password is not None:
-        password = endpoint.password.get_secret_value()
+        password = endpoint.password
     if endpoint.password_file is not None:
         password = _secret("password_file", endpoint.password_file)
     if user is None and (url_user or url_password):

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import requests
@@ -16,10 +16,10 @@ from watchdog.http.client import (
     system_words,
     underlying,
 )
+from watchdog.http.endpoint import Endpoint
+from watchdog.http.url import split_user_info
 from watchdog.http.wire import Adapter, Wire
 from watchdog.logs import escape
-from watchdog.settings.model import Credentials, Endpoint
-from watchdog.settings.values import split_user_info
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -99,12 +99,6 @@ class Poster:
                 self._wire.remaining_seconds()  # ended from outside, an answer without a length looks whole
             html = "html" in response.headers.get("Content-Type", "").lower()
             return Answer(status, _shown(status, content, html), html, content)
-
-
-def endpoint_at(url: str, credentials: Credentials) -> Endpoint:
-    """`url` with the credentials that the settings give beside it."""
-    names = {field.name for field in fields(Endpoint)} - {"url"}
-    return Endpoint(url=url, **{name: getattr(credentials, name) for name in names})
 
 
 def _start_of(response: requests.Response) -> bytes:

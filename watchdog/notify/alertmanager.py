@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from watchdog.clock import steady_seconds
-from watchdog.http.post import Answer, Poster, endpoint_at
+from watchdog.http.post import Answer, Poster
+from watchdog.http.url import redact_url
 from watchdog.notify.alert import Alert, AlertBuilder, compact_json
 from watchdog.notify.announcements import Announced, Announcement
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.settings.model import AlertmanagerEndpoint, AlertmanagerSettings
-from watchdog.settings.values import redact_url
 from watchdog.text import timestamp
 
 _log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class _Alertmanager:
 
 
 def _outbox(entry: AlertmanagerEndpoint, settings: AlertmanagerSettings) -> Outbox[_Encoded]:
-    poster = Poster(endpoint_at(entry.url.rstrip("/") + ALERTS_PATH, entry))
+    poster = Poster(entry.endpoint_at(entry.url.rstrip("/") + ALERTS_PATH))
     alertmanager = _Alertmanager(poster, settings.resend_seconds, settings.queue_capacity)
     return Outbox(
         redact_url(entry.url),

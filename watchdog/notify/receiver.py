@@ -10,13 +10,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from watchdog.errors import WatchdogError
+from watchdog.http.endpoint import Endpoint
 from watchdog.http.post import Poster
+from watchdog.http.url import host_and_port
 from watchdog.model import Snapshot, Verdict
 from watchdog.notify.alert import clean_annotation, incident_url, remedies_text
 from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
-from watchdog.settings.model import Endpoint, ReceiverSettings, TargetSettings
-from watchdog.settings.values import host_and_port
+from watchdog.settings.model import ReceiverSettings, TargetSettings
 from watchdog.text import scalar_text
 
 _log = logging.getLogger(__name__)

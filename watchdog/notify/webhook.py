@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from watchdog.http.post import Poster, endpoint_at
+from watchdog.http.post import Poster
 from watchdog.notify.alert import NO_END, Alert, compact_json
 from watchdog.notify.announcements import Announced, Announcement, Announcements, Ledger
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
@@ -192,7 +192,7 @@ class _Receiver:
         # At first at all of them: what a run before left unsaid is said now.
         self._unseen = {*announcements.groups, *self._delivered}
         self._agenda = _Agenda()
-        self._poster = Poster(endpoint_at(settings.url, settings), status_is_enough=True)
+        self._poster = Poster(settings.endpoint_at(settings.url), status_is_enough=True)
         self.outbox: Outbox[None] = Outbox(
             settings.name,
             self._deliver,

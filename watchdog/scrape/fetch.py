@@ -24,10 +24,10 @@ from watchdog.http.client import (
     system_words,
     underlying,
 )
+from watchdog.http.endpoint import Endpoint
+from watchdog.http.url import redact_url, split_user_info
 from watchdog.http.wire import Adapter, Stage, Wire
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
-from watchdog.settings.model import Endpoint
-from watchdog.settings.values import redact_url, split_user_info
 
 ACCEPT = "text/plain;version=0.0.4"
 READ_BYTES = 64 * 1024

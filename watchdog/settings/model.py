@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,23 +20,21 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from watchdog.errors import ConfigError
-from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
-from watchdog.settings.sources import Layer, Layers, command_line, environment_layer, fault_texts, file_layer
-from watchdog.settings.values import (
+from watchdog.http.endpoint import Endpoint
+from watchdog.http.url import (
     canonical_url,
     checked_url,
-    duration,
     hide_path,
     host_and_port,
     is_loopback,
-    parse_vllm_args,
-    plain_number,
-    printable,
     redact_url,
     split_user_info,
     with_metrics_path,
     with_scheme,
 )
+from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
+from watchdog.settings.sources import Layer, Layers, command_line, environment_layer, fault_texts, file_layer
+from watchdog.settings.values import duration, parse_vllm_args, plain_number, printable
 
 Number = Annotated[float, BeforeValidator(plain_number)]
 Count = Annotated[int, BeforeValidator(plain_number)]
@@ -114,23 +111,19 @@ class Credentials(Section):
             raise ValueError("key_file needs cert_file")
         return self
 
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where and how to fetch; `url` has no user info but may have query secrets, hence it has no repr."""
-
-    url: str
-    bearer_token_file: Path | None = None
-    username: str | None = None
-    password_file: Path | None = None
-    password: SecretStr | None = None
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    insecure_skip_verify: bool = False
-
-    def __repr__(self) -> str:
-        return f"Endpoint({redact_url(self.url)!r})"
+    def endpoint_at(self, url: str) -> Endpoint:
+        """`url` with these credentials."""
+        return Endpoint(
+            url=url,
+            bearer_token_file=self.bearer_token_file,
+            username=self.username,
+            password_file=self.password_file,
+            password=self.password.get_secret_value() if self.password else None,
+            ca_file=self.ca_file,
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            insecure_skip_verify=self.insecure_skip_verify,
+        )
 
 
 class ObjectiveSettings(Section):
@@ -226,17 +219,7 @@ class TargetSettings(Credentials):
 
     def endpoint(self) -> Endpoint:
         """Where to fetch this target's page, and with which credentials."""
-        return Endpoint(
-            url=self.url,
-            bearer_token_file=self.bearer_token_file,
-            username=self.username,
-            password_file=self.password_file,
-            password=self.password,
-            ca_file=self.ca_file,
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            insecure_skip_verify=self.insecure_skip_verify,
-        )
+        return self.endpoint_at(self.url)
 
 
 class ScrapeSettings(Section):
