@@ -32,7 +32,7 @@ PURE = (
     *("scrape.exposition", "replay.replay", "replay.score"),
 )
 # Rules and tables are read once, at start and at a reload; doc pages are written by a command.
-READ_AT_START = frozenset({"rule.rule_set", "rule.in_force", "facts.tables", "rule.docs"})
+READ_AT_START = frozenset({"rule.rule_set", "rule.in_force", "facts.flags", "facts.gpus", "rule.docs"})
 FILE_MODULES = frozenset({"pathlib", "os", "pkgutil", "sys"})
 # A path as a value (a rule knows where it came from) is no access to a file.
 PATH_AS_VALUE = frozenset({"pathlib"})

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from pkgutil import get_data
 from types import MappingProxyType
 from typing import Any
 
+import yaml
+
 from watchdog.facts.gpus import MemoryClass
-from watchdog.facts.tables import table
 from watchdog.facts.version import Engine, Version, VersionRange, version, version_range
 from watchdog.model import Truth
 
@@ -98,16 +100,22 @@ class Flag:
 
 
 @cache
+def _table() -> Mapping[str, Any]:
+    """flags.yaml of this package; read when rules are loaded, so that no step reads a file."""
+    found: Mapping[str, Any] = yaml.safe_load(get_data(__package__, "flags.yaml") or b"")
+    return found
+
+
+@cache
 def known_versions() -> tuple[Version, ...]:
     """The versions the table was read from, the oldest first."""
-    return tuple(version(text) for text in table("flags.yaml")["versions"])
+    return tuple(version(text) for text in _table()["versions"])
 
 
 @cache
 def all_flags() -> Mapping[str, Flag]:
     """Every flag of the table by its name."""
-    rows: Mapping[str, Mapping[str, Any]] = table("flags.yaml")["flags"]
-    return MappingProxyType({name: _flag(name, row) for name, row in rows.items()})
+    return MappingProxyType({name: _flag(name, row) for name, row in _table()["flags"].items()})
 
 
 def find_flag(name: str) -> Flag | None:

@@ -7,10 +7,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from itertools import chain
+from pkgutil import get_data
 from types import MappingProxyType
 from typing import Any
 
-from watchdog.facts.tables import table
+import yaml
 
 GIB = 2**30
 
@@ -62,8 +63,8 @@ class Gpu:
 
 @cache
 def all_gpus() -> tuple[Gpu, ...]:
-    """Every GPU of the table, in its order."""
-    return tuple(_gpu(row) for row in table("gpus.yaml")["gpus"])
+    """Every GPU of this package's gpus.yaml, in its order; read when rules are loaded, not by a step."""
+    return tuple(_gpu(row) for row in yaml.safe_load(get_data(__package__, "gpus.yaml") or b"")["gpus"])
 
 
 def find_gpu(name: str) -> Gpu | None:

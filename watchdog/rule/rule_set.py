@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from watchdog.errors import RuleError, RuleFault
+from watchdog.facts.flags import all_flags, known_versions
+from watchdog.facts.gpus import all_gpus
 from watchdog.language.nearest import nearest
 from watchdog.model import Severity
 from watchdog.rule.file import MAX_BYTES, RuleFile
@@ -76,6 +78,7 @@ def load(
     Raises:
         RuleError: with every fault of every file, of the directories and of the overrides.
     """
+    _read_tables()
     faults: list[RuleFault] = []
     sources = _sources(directories, faults)
     signals = frozenset(known_signals)
@@ -93,6 +96,13 @@ def load(
     rules = [_overridden(each, signals, overrides.get(each.rule.id, RuleOverride())) for each in read]
     disabled = {identity for identity, override in overrides.items() if not override.enabled}
     return RuleSet([_without(rule, disabled) for rule in rules if rule.id not in disabled], _digest(sources))
+
+
+def _read_tables() -> None:
+    """Read what rules and their remedies look up of vLLM and GPUs, so that no step reads a file."""
+    all_flags()
+    known_versions()
+    all_gpus()
 
 
 def digest(directories: Sequence[Path]) -> str:
