@@ -10,7 +10,6 @@ from watchdog.diagnosis import incidents
 from watchdog.history import history, layout
 from watchdog.http import client, post
 from watchdog.language import grammar
-from watchdog.logs import MAX_VALUE_CHARACTERS
 from watchdog.notify import alert, alertmanager, receiver
 from watchdog.report import metrics
 from watchdog.rule import file as rule_file
@@ -19,6 +18,7 @@ from watchdog.scrape import exposition, fetch, recording
 from watchdog.service import process, schedule
 from watchdog.settings import model as our_settings
 from watchdog.settings.model import Settings
+from watchdog.text import MOST_CHARACTERS
 from watchdog.web import api, auth, guard
 
 PAGE = (Path(__file__).parent.parent / "SECURITY.md").read_text()
@@ -95,7 +95,7 @@ FIXED = {
     "an alert's label": characters(alert.MAX_LABEL_CHARACTERS),
     "an alert's annotation": characters(alert.MAX_ANNOTATION_CHARACTERS),
     "a label in our metrics": characters(metrics.MAX_LABEL_CHARACTERS),
-    "a value in a log line": characters(MAX_VALUE_CHARACTERS),
+    "a value in a log line": characters(MOST_CHARACTERS),
     "time to deliver what waits, when told to stop": seconds(process.DRAIN_SECONDS),
 }
 

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from watchdog.text import timestamp
+from watchdog.text import MOST_CHARACTERS, one_line, timestamp
 
-MAX_VALUE_CHARACTERS = 2000
 # What every record has; anything else came in by `extra` and is a field of the event.
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
@@ -16,17 +15,6 @@ _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "taskName",
     "color_message",
 }
-
-
-def escape(text: str) -> str:
-    """`text` on one line without control characters, surrogates or bidirectional overrides, shortened."""
-    shown = text[:MAX_VALUE_CHARACTERS]
-    if not shown.isprintable():
-        shown = "".join(
-            character if character.isprintable() else character.encode("unicode_escape").decode()
-            for character in shown
-        )
-    return shown if len(text) <= MAX_VALUE_CHARACTERS else shown + "..."
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
@@ -39,7 +27,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields |= {name: value for name, value in vars(record).items() if name not in _OWN_ATTRIBUTES}
     if record.exc_info:
         # The end of a long trace is the part that says what went wrong.
-        fields["error"] = logging.Formatter().formatException(record.exc_info)[-MAX_VALUE_CHARACTERS:]
+        fields["error"] = logging.Formatter().formatException(record.exc_info)[-MOST_CHARACTERS:]
     return fields
 
 
@@ -50,10 +38,10 @@ def _plain(value: object) -> object:
         # JSON has no word for infinity or not-a-number.
         return value if abs(value) < float("inf") else str(value)
     if isinstance(value, Mapping):
-        return {escape(str(name)): _plain(each) for name, each in value.items()}
+        return {one_line(str(name)): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
-    return escape(str(value))
+    return one_line(str(value))
 
 
 class JsonFormatter(logging.Formatter):

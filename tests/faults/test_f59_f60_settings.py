@@ -40,7 +40,7 @@ def test_f59_a_typo_a_bad_type_and_an_unreadable_secret_are_told_together_withou
         "/watchdog.yaml:2: targets[0].url: must be a URL with a valid host and port",
         "/watchdog.yaml:3: targets[0].bearer_token_file: /absent cannot be read: No such file or directory",
         "/watchdog.yaml:5: web.bearer_token_file: /empty is empty",
-        "/watchdog.yaml:6: web.pasword_file: no such setting (did you mean password_file?)",
+        "/watchdog.yaml:6: web.pasword_file: no such setting (did you mean `password_file`?)",
         "WATCHDOG_SCRAPE__INTERVAL_SECONDS: scrape.interval_seconds: must be a number",
         "WATCHDOG_STATE__MAX_INCIDENTS_FILE: the file it names cannot be read: No such file or directory",
         "command line: log.level: must be 'debug', 'info', 'warning' or 'error'",
@@ -53,7 +53,7 @@ def test_f59_a_misspelt_variable_warns_with_the_nearest_name_and_does_not_stop_t
     """Kubernetes puts WATCHDOG_ variables of its own beside a service called `watchdog`: refusing would never start."""
     made = load(environment={"WATCHDOG_WEB__PORTS": SECRET, "WATCHDOG_SERVICE_PORT_HTTP": "9847"})
     assert made.warnings == (
-        "WATCHDOG_WEB__PORTS: no such setting, ignored (did you mean WATCHDOG_WEB__PORT?)",
+        "WATCHDOG_WEB__PORTS: no such setting, ignored (did you mean `WATCHDOG_WEB__PORT`?)",
     )
 
 

@@ -31,7 +31,7 @@ from tests.a_service import (
 )
 from tests.a_site import Site, a_site, web
 from watchdog.diagnosis.fleet import FLEET
-from watchdog.history.number import AtLeast, AtMost, seconds_text
+from watchdog.history.number import AtLeast, AtMost
 from watchdog.model import (
     Evidence,
     Key,
@@ -46,8 +46,9 @@ from watchdog.model import (
 )
 from watchdog.notify.receiver import AlertReceiver, ForwardError
 from watchdog.report.bodies import TargetBodies, diagnosis_body, time_text, worst
-from watchdog.report.text import diagnosis_text, label, number_text, reading_label
+from watchdog.report.text import diagnosis_text, label, reading_label
 from watchdog.settings.model import ReceiverSettings, Settings, TargetSettings
+from watchdog.text import quantity_text
 from watchdog.web.api import create_app
 from watchdog.web.page import diagnosis_page
 
@@ -296,7 +297,7 @@ def test_what_is_told_from_an_earlier_look_says_so(
 def test_names_of_values_are_words_without_the_unit() -> None:
     assert label("kv_usage_peak_ratio") == "KV usage peak"
     assert label("itl_p50_seconds_baseline") == "ITL p50 before"
-    assert number_text("itl_p50_seconds_baseline", 0.0055) == "5.5 ms"
+    assert quantity_text("itl_p50_seconds_baseline", 0.0055) == "5.5 ms"
 
 
 def test_readings_are_named_as_people_name_them() -> None:
@@ -313,48 +314,6 @@ def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path)
     assert "  try        Is the server up, and are name and port right?" in text
     assert "  try " not in diagnosis_text(diagnosis_body(service.targets(), {"batch": down()}, (), NOW))
     assert "blind" not in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        *(
-            (0, "0 s"),
-            (0.0042, "4.2 ms"),
-            (0.00996, "10 ms"),
-            (0.38, "380 ms"),
-            (0.9996, "1.0 s"),
-            (4.26, "4.3 s"),
-            (9.96, "10 s"),
-            (42, "42 s"),
-            (59.7, "60 s"),
-        ),
-        *((200, "3m 20s"), (3600, "1h"), (7500, "2h 5m"), (3 * 86400, "3d"), (3 * 86400 + 3600, "3d 1h")),
-    ],
-)
-def test_times_are_told_as_people_say_them(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("kv_usage_ratio", 0.982, "98%"),
-        ("prefix_hit_ratio", 0.0012, "0.12%"),
-        ("generation_tokens_per_second", 1912.4, "1,912 tokens/s"),
-        ("preemptions_per_second", 1.58, "1.6/s"),
-        ("ttft_p95_seconds", AtLeast(80.0), ">= 1m 20s"),
-        ("single_stream_tokens_per_second", AtMost(0.4), "<= 0.4 tokens/s"),
-        ("decode_ceiling_ratio", AtMost(0.02), "<= 2%"),
-        ("seconds_since_progress", 0.4, "400 ms"),
-        ("running_requests", 38.0, "38"),
-        ("requests_that_fit", 39.6, "39.6"),
-        ("anything", None, "unknown"),
-        ("anything", math.nan, "unknown"),
-    ],
-)
-def test_numbers_carry_the_unit_of_their_name(name: str, value: float | None, text: str) -> None:
-    assert number_text(name, value) == text
 
 
 def test_recorded_servers_are_told_in_every_form(tmp_path: Path) -> None:
@@ -515,7 +474,7 @@ def test_rules_are_told_as_they_are_used(site: Site[AService]) -> None:
     )
     assert (
         site.ask("/rules/kv-pool-exhaustd").error["message"]
-        == "no rule has this id; did you mean kv-pool-exhausted?"
+        == "no rule has this id; did you mean `kv-pool-exhausted`?"
     )
 
 

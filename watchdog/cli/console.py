@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from watchdog.logs import escape
 from watchdog.model import Verdict
-from watchdog.settings.values import duration
+from watchdog.text import duration_seconds, one_line
 
 # What a shell reports for a program whose reader left: 128 + SIGPIPE.
 GONE = 141
@@ -47,13 +46,14 @@ def parse_form(text: str) -> Form:
         raise typer.BadParameter(f"{text!r} is neither text nor json") from None
 
 
-def parse_duration(text: str) -> float:
-    """Seconds from `30s`, `1m30s` or `2h`, for an option."""
+def parse_duration(text: str | float) -> float:
+    """Seconds from `30s`, `1m30s` or `2h`, for an option; its default comes as seconds already."""
+    if not isinstance(text, str):
+        return text
     try:
-        seconds: float = duration(text)
+        return duration_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}") from None
-    return seconds
 
 
 FormOption = Annotated[
@@ -100,7 +100,7 @@ def complain(text: str) -> None:
     """
     for line in text.splitlines() or [""]:
         prefix = "" if line.startswith(" ") else "vllm-watchdog: "
-        typer.echo(prefix + escape(line), err=True)
+        typer.echo(prefix + one_line(line), err=True)
 
 
 @contextmanager
@@ -114,5 +114,5 @@ def progress(what: str, total_seconds: float | None) -> Iterator[Callable[[float
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(what), total=total_seconds)
+        task = bar.add_task(one_line(what), total=total_seconds)
         yield lambda seconds: bar.update(task, completed=seconds)

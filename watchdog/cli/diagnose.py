@@ -27,7 +27,6 @@ from watchdog.cli.namesake import refuse_namesake
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, RecordingError
-from watchdog.logs import escape
 from watchdog.model import Limit, Readings, Snapshot, Target, Truth, Verdict
 from watchdog.replay.replay import replay
 from watchdog.report.bodies import diagnosis_body
@@ -38,6 +37,7 @@ from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
 from watchdog.settings.model import ScrapeSettings, Settings
+from watchdog.text import one_line
 
 MAX_THREADS = 32
 ONE_PAGE = (
@@ -171,7 +171,7 @@ def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: F
     for name, lines in limits.items():
         # The first line says this of a page already.
         for limit in (each for each in lines if each != ONE_PAGE):
-            line = f"{escape(name)}: {limit}"
+            line = f"{one_line(name)}: {limit}"
             say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 

@@ -53,7 +53,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names; a typo is told with the name that was meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from watchdog.language.nearest import nearest  # noqa: PLC0415 - help does without it
+            from watchdog.text import nearest  # noqa: PLC0415 - help does without it
 
             hint = nearest(args[0], COMMANDS) or f"there are {', '.join(COMMANDS)}"
             if "://" in args[0]:

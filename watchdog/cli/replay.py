@@ -10,13 +10,13 @@ from pydantic import TypeAdapter
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
 from watchdog.cli.rule_settings import rule_settings
-from watchdog.logs import escape
 from watchdog.model import Evidence, Remedy, Target
 from watchdog.remedy.instruction import instruction
 from watchdog.replay.replay import Episode, Moment, Replay, replay
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.recording import Recording, read, thin
+from watchdog.text import clock_text, one_line
 
 WIDTH = 100
 INDENT = 6
@@ -104,11 +104,11 @@ def _episode_json(episode: Episode) -> dict[str, object]:
 def as_text(file: Path, recording: Recording, story: Replay) -> list[str]:
     """The story as a person reads it: one line an incident, times from the recording's start."""
     if not story.timeline:
-        return [f"{escape(str(file))}: no scrape in it"]
+        return [f"{one_line(str(file))}: no scrape in it"]
     begin = story.timeline[0].wall
     lasted = story.timeline[-1].wall - begin
     lines = [
-        f"{escape(recording.name)}: {len(story.timeline)} scrapes over {clock(lasted)} from {_date(begin)}"
+        f"{one_line(recording.name)}: {len(story.timeline)} scrapes over {clock_text(lasted)} from {_date(begin)}"
     ]
     for episode in sorted(story.episodes, key=lambda each: (each.firing_at, each.key)):
         lines += _episode_text(episode, begin)
@@ -119,12 +119,12 @@ def as_text(file: Path, recording: Recording, story: Replay) -> list[str]:
 
 
 def _episode_text(episode: Episode, begin: float) -> list[str]:
-    over = "to its end" if episode.resolved_at is None else f"to {clock(episode.resolved_at - begin)}"
+    over = "to its end" if episode.resolved_at is None else f"to {clock_text(episode.resolved_at - begin)}"
     role = _role(episode, begin)
     where = " ".join(episode.labels.get(name, "") for name in ("model_name", "engine")).strip()
     lines = [
-        f"  {clock(episode.firing_at - begin)} {over:11} {episode.severity:8} {episode.key.rule}"
-        + (f" ({escape(where)})" if where else "")
+        f"  {clock_text(episode.firing_at - begin)} {over:11} {episode.severity:8} {episode.key.rule}"
+        + (f" ({one_line(where)})" if where else "")
         + role
     ]
     points = [episode.cause]
@@ -132,7 +132,7 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     points += [f"do: {instruction(remedy)}" for remedy in episode.remedies]
     for point in points:
         lines += textwrap.wrap(
-            escape(point),
+            one_line(point),
             WIDTH,
             initial_indent=" " * INDENT,
             subsequent_indent=" " * (INDENT + 2),
@@ -143,16 +143,10 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
 
 def _role(episode: Episode, begin: float) -> str:
     if episode.lead_from is not None:
-        return f", leads from {clock(episode.lead_from - begin)}"
+        return f", leads from {clock_text(episode.lead_from - begin)}"
     if episode.explained_by:
         return f", explained by {', '.join(episode.explained_by)}"
     return ""
-
-
-def clock(seconds: float) -> str:
-    """`m:ss` from a number of seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02}"
 
 
 def _date(wall: float) -> str:

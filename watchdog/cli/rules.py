@@ -11,13 +11,13 @@ import typer
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
 from watchdog.cli.rule_settings import rule_settings
 from watchdog.errors import RuleError, WatchdogError
-from watchdog.language.nearest import nearest
 from watchdog.rule.docs import cause_page
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.own_tests import RuleTestResult, test_rule
 from watchdog.rule.rule import Rule
 from watchdog.rule.rule_set import lacking_tests
 from watchdog.settings.model import RuleSettings
+from watchdog.text import nearest
 
 if TYPE_CHECKING:
     from watchdog.replay.score import PhaseScore, Totals

@@ -1,4 +1,4 @@
-"""Numbers with a meaning of their own: bounds, the one arithmetic over them, and a time as people say it.
+"""Numbers with a meaning of their own: bounds, and the one arithmetic over them.
 
 Signals and clauses compute with the same functions, so that a bound means the same wherever it comes from. A known
 number is a plain float (exact) or a `Bound`; None is unknown, as is every result that no statement holds for.
@@ -19,6 +19,7 @@ class Bound(float):
 
     __slots__ = ()
     sign: ClassVar[str]
+    """What stands before it wherever it is written."""
 
     def __format__(self, specification: str) -> str:
         return f"{self.sign} {format(float(self), specification)}"
@@ -52,11 +53,6 @@ def finite(value: float | None) -> float | None:
     except OverflowError:  # an int beyond all floats
         pass
     return None
-
-
-def bound_mark(value: float) -> str:
-    """What stands before a number in a text: ">= " or "<= " for a bound, nothing for an exact one."""
-    return f"{value.sign} " if isinstance(value, Bound) else ""
 
 
 def ends(value: float) -> tuple[float, float]:
@@ -158,25 +154,3 @@ def greatest(values: Sequence[float]) -> float | None:
     if low == high or isfinite(high):
         return low if low == high else AtMost(high)
     return AtLeast(low) if isfinite(low) else None
-
-
-def seconds_text(seconds: float) -> str:
-    """Seconds as people say a time: 5.5 ms, 38 ms, 4.2 s, 3m 20s, 2h 5m, 3d 4h; ">= 38 ms" for a bound."""
-    return bound_mark(seconds) + _duration(float(seconds))
-
-
-def _duration(seconds: float) -> str:
-    if seconds == 0:
-        return "0 s"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.00995 else f"{seconds * 1000:.1f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest}s" if rest else f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h {minutes}m" if minutes else f"{hours}h"
-    days, hours = divmod(hours, 24)
-    return f"{days}d {hours}h" if hours else f"{days}d"

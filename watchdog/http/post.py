@@ -19,7 +19,7 @@ from watchdog.http.client import (
 from watchdog.http.endpoint import Endpoint
 from watchdog.http.url import split_user_info
 from watchdog.http.wire import Adapter, Wire
-from watchdog.logs import escape
+from watchdog.text import one_line
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -114,23 +114,23 @@ def _start_of(response: requests.Response) -> bytes:
 def _shown(status: int, content: bytes, html: bool) -> str:
     if html:
         return f"status {status} with an HTML page"
-    text = escape(content[:_TOLD_CHARACTERS].decode("utf-8", "replace").strip())
+    text = one_line(content[:_TOLD_CHARACTERS].decode("utf-8", "replace").strip())
     return f"status {status}" + (f": {text}" if text else "")
 
 
 def _told(error: Exception, late: str) -> str:
     """The cause in few words; the texts of requests hold the URL, so they are not used."""
     if isinstance(error, SecretFileError | CertificateFileError):
-        return escape(str(error))
+        return one_line(str(error))
     causes = list(underlying(error))
     if any(isinstance(cause, TimeoutError) for cause in causes):
         return late
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
-            return f"TLS: {escape(system_words(cause))}"
+            return f"TLS: {one_line(system_words(cause))}"
         if isinstance(cause, socket.gaierror):
             return "the host name does not resolve"
     spoken = [cause for cause in causes if isinstance(cause, OSError) and cause.strerror]
     if spoken:
-        return escape(system_words(spoken[-1]))
+        return one_line(system_words(spoken[-1]))
     return f"the exchange broke ({system_words(causes[-1])})"

@@ -4,6 +4,8 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from watchdog.text import one_line
+
 HIDDEN = "***"
 
 
@@ -45,7 +47,7 @@ def redact_url(url: str) -> str:
         return HIDDEN
     query = "&".join(f"{pair.partition('=')[0]}={HIDDEN}" for pair in parts.query.split("&") if pair)
     text = urlunsplit((parts.scheme, host, parts.path, query, ""))
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:300]
+    return one_line(text, 300)
 
 
 def hide_path(url: str) -> str:

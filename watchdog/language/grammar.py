@@ -17,7 +17,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from watchdog.errors import ExpressionError
-from watchdog.language.nearest import nearest
+from watchdog.text import nearest, one_line
 
 MAX_LENGTH = 500
 MAX_NESTING = 20
@@ -172,8 +172,8 @@ def _tokens(text: str) -> list[Token]:
         if not piece.isascii():
             raise ExpressionError(f"{piece!a} is not ASCII", column, "names may look alike and differ")
         if kind in {"foreign", "stray"}:
-            shown = f"`{piece}`" if piece.isprintable() else ascii(piece)
-            raise ExpressionError(f"{shown} is not part of a clause", column, _INSTEAD.get(piece, ""))
+            shown = one_line(piece)
+            raise ExpressionError(f"`{shown}` is not part of a clause", column, _INSTEAD.get(piece, ""))
         if kind == "number":
             _check_number(text, match)
         if kind != "blank":

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from watchdog.history.number import bound_mark
 from watchdog.language.evaluation import truth_function
 from watchdog.language.grammar import Junction, Known, Name, Node, NumberNode
 from watchdog.model import Lookup, Truth
+from watchdog.text import number_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,6 @@ class Shown:
 def shown_of(text: str, root: Node, names: Sequence[Name | Known], parameters: Mapping[str, float]) -> Shown:
     """How the clause or number of that tree is printed."""
     return _part(text, root, (0, len(text)), names, parameters, "")
-
-
-def number_text(value: float | None) -> str:
-    """A number as a person writes it: four digits or all of a whole part; "unknown", ">= x" or "<= x" for a bound."""
-    if value is None:
-        return "unknown"
-    mark = bound_mark(value)
-    plain = float(value)
-    if plain == int(plain) or abs(plain) >= 1000:
-        return mark + (f"{plain:.0f}" if abs(plain) < 1e15 else f"{plain:.4g}")
-    return mark + f"{plain:.4g}"
 
 
 def _part(

@@ -9,11 +9,10 @@ from string import Formatter
 from typing import NamedTuple, Self
 
 from watchdog.errors import ExpressionError
-from watchdog.history.number import finite, seconds_text
+from watchdog.history.number import finite
 from watchdog.language.expression import NO_PARAMETERS
-from watchdog.language.nearest import nearest
-from watchdog.language.shown import number_text
 from watchdog.model import NO_LABELS, Lookup
+from watchdog.text import nearest, number_text, seconds_text
 
 VALUE = "value"
 TEXTS = frozenset({"failure", "last_words", "blind", "version", "programs"})

@@ -1,11 +1,9 @@
 """The diagnosis as plain text for a terminal at night: the verdict first, then the cause, then what to do."""
 
-import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from watchdog.history.number import bound_mark, seconds_text
 from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
 from watchdog.remedy.instruction import instruction
 from watchdog.report.advice import advice
@@ -17,6 +15,7 @@ from watchdog.report.bodies import (
     RemedyBody,
     TargetBody,
 )
+from watchdog.text import one_line, quantity_text, seconds_text
 
 WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
@@ -110,13 +109,6 @@ def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
     return advice(body.failure.reason, body.failure.detail)
 
 
-def number_text(name: str, value: float | None) -> str:
-    """A reading as people say it: the unit follows from its name."""
-    if value is None or not math.isfinite(value):
-        return "unknown"
-    return bound_mark(value) + _with_unit(name, float(value))
-
-
 def budget_text(budget: dict[str, LatencyShareBody]) -> str:
     """Where a mean request's time went, in one line; empty where that is not known."""
     parts = [
@@ -134,7 +126,7 @@ def readings_text(values: dict[str, float | None]) -> str:
 
 def _readings_in_words(values: dict[str, float | None]) -> list[str]:
     return [
-        f"{label} {number_text(name, values[name])}"
+        f"{label} {quantity_text(name, values[name])}"
         for name, label in _SHOWN_READINGS
         if values.get(name) is not None
     ]
@@ -156,30 +148,6 @@ def label(name: str) -> str:
 def reading_label(name: str) -> str:
     """A reading's name as words, for a reader who sees nothing but it and its value."""
     return _READING_WORDS.get(name) or label(name)
-
-
-def one_line(text: str) -> str:
-    """`text` without line breaks, terminal escapes and other control characters a server may send."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def _with_unit(name: str, value: float) -> str:
-    name = name.removesuffix("_baseline")
-    if name.endswith("_tokens_per_second"):
-        return f"{_rounded(value)} tokens/s"
-    if name.endswith("_per_second"):
-        return f"{_rounded(value)}/s"
-    if name.endswith("_seconds") or name.startswith("seconds_"):
-        return seconds_text(value)
-    if name.endswith("_ratio"):
-        return f"{value:.0%}" if value == 0 or abs(value) >= 0.01 else f"{value:.2%}"
-    return _rounded(value)
-
-
-def _rounded(value: float) -> str:
-    if abs(value) >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
 
 
 def _summary(diagnosis: DiagnosisBody, width: int) -> str:

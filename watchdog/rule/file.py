@@ -14,13 +14,14 @@ import yaml.resolver
 
 from watchdog import strict_yaml
 from watchdog.errors import RuleFault
-from watchdog.language.nearest import nearest
+from watchdog.text import nearest, one_line
 
 MAX_BYTES = 256 * 1024
 MAX_NESTING = 12
 MAX_ENTRIES = 200
 MAX_FAULTS = 50
 MAX_SHOWN = 100
+MAX_TOLD = 300
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVER: Any = yaml.resolver.Resolver()
@@ -69,10 +70,11 @@ class RuleFile:
             self.faults.append(RuleFault(self.path, 0, 0, f"more than {MAX_FAULTS} faults"))
             return
         if node is None:
-            self.faults.append(RuleFault(self.path, 0, 0, _printable(text), _printable(hint)))
+            self.faults.append(RuleFault(self.path, 0, 0, one_line(text, MAX_TOLD), one_line(hint, MAX_TOLD)))
             return
         line, column, snippet = self._place(node, offset)
-        self.faults.append(RuleFault(self.path, line, column, _printable(text), _printable(hint), snippet))
+        told, meant = one_line(text, MAX_TOLD), one_line(hint, MAX_TOLD)
+        self.faults.append(RuleFault(self.path, line, column, told, meant, snippet))
 
     def hint(self, name: str, known: Collection[str]) -> str:
         """The nearest known name; not looked for any more where a file is full of faults."""
@@ -187,11 +189,6 @@ def _check_entries(count: int, node: Node) -> None:
         raise yaml.MarkedYAMLError(problem=f"more than {MAX_ENTRIES} entries", problem_mark=mark)
 
 
-def _printable(text: str) -> str:
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:300])
-    return shown + ("..." if len(text) > 300 else "")
-
-
 def _snippet(number: str, source: str, column: int) -> str:
     """The line with a caret under the word at `column`; of a long line what is around it."""
     start = max(0, column - MAX_SHOWN // 2)
@@ -199,4 +196,4 @@ def _snippet(number: str, source: str, column: int) -> str:
     word = _WORD.match(source, column)
     carets = "^" * min(len(word.group()) if word else 1, MAX_SHOWN // 2)
     margin = " " * len(number)
-    return f"  {number} | {_printable(shown)}\n  {margin} | {' ' * (column - start)}{carets}"
+    return f"  {number} | {one_line(shown)}\n  {margin} | {' ' * (column - start)}{carets}"

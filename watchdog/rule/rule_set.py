@@ -12,12 +12,12 @@ from typing import NamedTuple
 from watchdog.errors import RuleError, RuleFault
 from watchdog.facts.flags import all_flags, known_versions
 from watchdog.facts.gpus import all_gpus
-from watchdog.language.nearest import nearest
 from watchdog.model import Severity
 from watchdog.rule.file import MAX_BYTES, RuleFile
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
 from watchdog.rule.rule import Expectation, Rule
+from watchdog.text import nearest
 
 MAX_FILES = 500
 OVERRIDES = "rules.overrides"

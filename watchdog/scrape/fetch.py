@@ -28,6 +28,7 @@ from watchdog.http.endpoint import Endpoint
 from watchdog.http.url import redact_url, split_user_info
 from watchdog.http.wire import Adapter, Stage, Wire
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
+from watchdog.text import one_line
 
 ACCEPT = "text/plain;version=0.0.4"
 READ_BYTES = 64 * 1024
@@ -294,8 +295,7 @@ def _told_by(
 
 
 def _one_line(detail: str) -> str:
-    text = "".join(letter if letter.isprintable() else "?" for letter in " ".join(detail.split()))
-    return text[:MOST_DETAIL_CHARACTERS]
+    return one_line(" ".join(detail.split()), MOST_DETAIL_CHARACTERS)
 
 
 def _version(told: object) -> str | None:
@@ -318,4 +318,4 @@ def _models(told: object) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _text(text: str) -> str:
-    return _one_line(text)[:MOST_FACT_CHARACTERS]
+    return one_line(" ".join(text.split()), MOST_FACT_CHARACTERS)

@@ -1,6 +1,5 @@
 """Where settings come from: layers that remember the place of every value, and faults told by place."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from watchdog import strict_yaml
 from watchdog.errors import ConfigError
 from watchdog.strict_yaml import Place
+from watchdog.text import nearest, one_line
 
 PREFIX = "WATCHDOG_"
 CONFIG_VARIABLE = "WATCHDOG_CONFIG"
@@ -99,7 +99,7 @@ class Layers:
             reason = _unreadable(Path(value), is_secret=str(path[-1]) in _SECRET_FILES)
             if reason:
                 place = self.place(path)
-                text = f"{dotted(path)}: {_shown(str(value))} {reason}"
+                text = f"{dotted(path)}: {one_line(str(value), 100)} {reason}"
                 faults.append(f"{place}: {text}" if place else text)
         return faults
 
@@ -212,17 +212,13 @@ def dotted(path: Iterable[str | int]) -> str:
     """A key path as people write it: `targets[0].url`."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{_shown(step)}"
+        text += f"[{step}]" if isinstance(step, int) else f".{one_line(step, 100)}"
     return text.lstrip(".")
 
 
-def _shown(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:100]
-
-
 def _meant(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
+    near = nearest(name, known)
+    return f" ({near})" if near else ""
 
 
 def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

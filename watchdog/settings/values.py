@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from watchdog.http.url import HIDDEN
+from watchdog.text import duration_seconds
 
 _SECRET_FLAG = re.compile(r"(api-key|password|secret|-token)$")
 
@@ -18,16 +19,8 @@ def plain_number(value: Any) -> Any:
 
 
 def duration(value: Any) -> Any:
-    """Seconds from a number or text such as `90`, `5s`, `1m30s`, `2h`; raises ValueError for other text."""
-    if not isinstance(value, str):
-        return plain_number(value)
-    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", value.strip(), re.ASCII)
-    if match and any(match.groups()):
-        pairs = zip(match.groups(), (86400, 3600, 60, 1), strict=True)
-        return sum(float(part) * unit for part, unit in pairs if part)
-    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", value.strip()):
-        return float(value)
-    raise ValueError("must be a duration such as 5s, 1m30s or 2h")
+    """Seconds from a number or a text such as `90`, `5s` or `1m30s`; raises ValueError for other text."""
+    return duration_seconds(value) if isinstance(value, str) else plain_number(value)
 
 
 def printable(text: str) -> str:

@@ -1,6 +1,5 @@
 """The HTTP API: every answer comes from the last snapshots, none makes us fetch anything."""
 
-import difflib
 import json
 import re
 import time
@@ -44,8 +43,7 @@ from watchdog.report.bodies import (
 )
 from watchdog.report.text import diagnosis_text
 from watchdog.settings.model import Settings
-from watchdog.settings.values import duration
-from watchdog.text import scalar_text
+from watchdog.text import duration_seconds, nearest, scalar_text
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
 from watchdog.web.guard import Guard
@@ -175,8 +173,7 @@ def _named(targets: Sequence[Target], name: str) -> Target:
     """The target of that name. Names only: a URL from a caller would make us a tool against others."""
     found = next((target for target in targets if target.name == name), None)
     if found is None:
-        near = difflib.get_close_matches(name, [target.name for target in targets], n=1)
-        hint = f"did you mean {near[0]}?" if near else "/targets lists them"
+        hint = nearest(name, [target.name for target in targets]) or "/targets lists them"
         raise HTTPException(404, f"no target has this name; {hint}")
     return found
 
@@ -252,7 +249,7 @@ def _since(text: str | None, wall: float) -> float | None:
     if re.fullmatch(r"\d{9,11}(\.\d{1,6})?", text):
         return float(text)
     try:
-        return wall - float(duration(text))
+        return wall - duration_seconds(text)
     except ValueError:
         pass
     try:
@@ -275,8 +272,8 @@ def _add_rules_and_targets(app: FastAPI, state: ServiceState) -> None:
     async def show_rule(id: Annotated[str, Path(max_length=200, description="The rule's id.")]) -> Response:  # noqa: A002
         rule = state.rules.find(id)
         if rule is None:
-            near = difflib.get_close_matches(id, [each.id for each in state.rules.rules], n=1)
-            raise HTTPException(404, "no rule has this id" + (f"; did you mean {near[0]}?" if near else ""))
+            hint = nearest(id, [each.id for each in state.rules.rules]) or "/rules lists them"
+            raise HTTPException(404, f"no rule has this id; {hint}")
         return BodyResponse(rule_body(rule))
 
     @app.get("/targets", response_model=TargetsBody, summary="How the scrapes go", tags=["diagnosis"])

@@ -7,11 +7,10 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
-from watchdog.history.number import seconds_text
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
-from watchdog.text import scalar_text
+from watchdog.text import quantity_text, scalar_text, seconds_text
 
 REFRESH_SECONDS = 5
 
@@ -24,7 +23,7 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "seconds": seconds_text,
-    "reading": lambda value, name: text.number_text(name, value),
+    "reading": lambda value, name: quantity_text(name, value),
     "setting": setting_text,
     "readings": text.readings_text,
     "words": text.words,
