@@ -9,7 +9,7 @@ import pytest
 from tests.places import ROOT
 
 PACKAGE = ROOT / "watchdog"
-GROUND = frozenset({"model", "errors", "clock", "logs", "resources", "text", "strict_yaml"})
+GROUND = frozenset({"model", "errors", "clock", "logs", "resources", "text", "strict_yaml", "schema"})
 """What every room stands on: the only files that lie loose at the top."""
 FLOORS = (
     *("http", "settings", "history", "facts", "signals", "language", "rule", "remedy", "scrape", "diagnosis"),

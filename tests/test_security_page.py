@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from watchdog import strict_yaml
 from watchdog.diagnosis import incidents
 from watchdog.history import history, layout
 from watchdog.http import client, post
@@ -17,6 +16,7 @@ from watchdog.rule import rule_set
 from watchdog.scrape import exposition, fetch, recording
 from watchdog.service import process, schedule
 from watchdog.settings import model as our_settings
+from watchdog.settings import sources
 from watchdog.settings.model import Settings
 from watchdog.text import MOST_CHARACTERS
 from watchdog.web import api, auth, guard
@@ -79,11 +79,11 @@ FIXED = {
     "incidents in one answer": f"{api.MAX_LISTED:,}",
     "alerts in one post of a caller": f"{receiver.ALERTS_AT_MOST:,}",
     "`Authorization` header": characters(auth.MAX_HEADER_CHARACTERS),
-    "settings": size(strict_yaml.MAX_CHARACTERS),
-    "depth of settings": f"{strict_yaml.MAX_DEPTH}",
-    "a rule": size(rule_file.MAX_BYTES),
-    "depth of a rule": f"{rule_file.MAX_NESTING}",
-    "entries of one mapping or list in a rule": f"{rule_file.MAX_ENTRIES}",
+    "settings": size(sources.KIND.max_bytes),
+    "depth of settings": f"{sources.KIND.max_nesting}",
+    "a rule": size(rule_file.KIND.max_bytes),
+    "depth of a rule": f"{rule_file.KIND.max_nesting}",
+    "entries of one mapping or list in a rule": f"{rule_file.KIND.max_entries}",
     "rules in one directory": f"{rule_set.MAX_FILES}",
     "a clause": characters(grammar.MAX_LENGTH),
     "depth of a clause": f"{grammar.MAX_NESTING}",

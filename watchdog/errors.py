@@ -27,8 +27,8 @@ class ExpressionError(WatchdogError):
 
 
 @dataclass(frozen=True, slots=True)
-class RuleFault:
-    """One fault of a rule file; line and column count from 1, 0 where the place is not known.
+class Fault:
+    """One fault of a file that a person wrote; line and column count from 1, 0 where the place is not known.
 
     `snippet` is the line of the file with a caret below the place, empty where there is none.
     """
@@ -49,7 +49,7 @@ class RuleFault:
 class RuleError(WatchdogError):
     """A rule set that cannot be loaded; `faults` holds every fault of every file."""
 
-    def __init__(self, faults: Sequence[RuleFault]) -> None:
+    def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = tuple(faults)
 

@@ -37,6 +37,12 @@ def clean(text: str) -> str:
     return _HARMFUL.sub(lambda match: _escaped(match[0]), text.replace("\r\n", "\n"))
 
 
+def first_harmful(text: str) -> int | None:
+    """Where the first character is that `clean` would write out; None where there is none."""
+    match = None if text.isascii() and text.isprintable() else _HARMFUL.search(text)
+    return match.start() if match else None
+
+
 def one_line(text: str, most_characters: int = MOST_CHARACTERS) -> str:
     """`text` of others on one line: all that is not printable is written out, the end cut off if too long."""
     shown = text[:most_characters]

@@ -458,7 +458,9 @@ def test_every_fault_of_the_settings_is_told_at_once(
     assert ended.code == 2
     assert "targets" in sentence(ended)
     assert "web.port" in ended.err
-    assert all(line.startswith("vllm-watchdog: ") for line in ended.err.splitlines())
+    lines = ended.err.splitlines()
+    assert all(line.startswith(("vllm-watchdog: ", "  1 | targest: []", "    | ")) for line in lines[:3])
+    assert lines[4:] == ["  2 | web: {port: ***}", "    |             ^^^"]
 
 
 def _pages() -> list[bytes]:

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watchdog.errors import RuleError, RuleFault
-from watchdog.rule import file as rule_file
-from watchdog.rule.file import RuleFile
+from watchdog import strict_yaml
+from watchdog.errors import Fault, RuleError
+from watchdog.rule.file import rule_file
 from watchdog.rule.reader import read_rule
 from watchdog.rule.rule_set import RuleSet, digest, load
 
@@ -45,7 +45,7 @@ def write(directory: Path, **files: str | bytes) -> Path:
     return directory
 
 
-def refused(*directories: Path, allow_untested: bool = False) -> tuple[RuleFault, ...]:
+def refused(*directories: Path, allow_untested: bool = False) -> tuple[Fault, ...]:
     with pytest.raises(RuleError) as caught:
         load(directories, SIGNALS, allow_untested=allow_untested)
     assert str(caught.value)
@@ -75,7 +75,7 @@ BAD_FILES: Mapping[str, tuple[str | bytes, int, int, str]] = {
     "escape": (rule().replace("wait", "wa\x1bit"), 2, 19, "the character U+001B is not allowed"),
     "empty": ("", 0, 0, "a rule file is one mapping"),
     "comment": ("# nothing\n", 0, 0, "a rule file is one mapping"),
-    "not UTF-8": (b"id: \xff\xfe\n", 0, 0, "not UTF-8 at byte 4"),
+    "not UTF-8": (b"id: \xff\xfe\n", 1, 5, "not UTF-8 text"),
     "10 MB": (b"#" * 10_000_000, 0, 0, "larger than 256 KiB"),
 }
 
@@ -95,7 +95,7 @@ def test_f51_a_broken_file_is_refused_at_its_place_in_no_time(tmp_path: Path, na
 def test_f51_it_is_refused_as_well_where_yaml_has_no_fast_reader(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_file, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(strict_yaml, "_Loader", yaml.SafeLoader)
     content, line, _, message = BAD_FILES[name]
     fault = refused(write(tmp_path, queue=content))[0]
     assert fault.line == line
@@ -107,7 +107,7 @@ def test_f51_a_good_file_is_read_the_same_without_the_fast_reader(
 ) -> None:
     directory = write(tmp_path, queue=rule())
     fast = load([directory], SIGNALS)
-    monkeypatch.setattr(rule_file, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(strict_yaml, "_Loader", yaml.SafeLoader)
     assert load([directory], SIGNALS).rules == fast.rules
 
 
@@ -126,7 +126,7 @@ def test_f51_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path: Path
 @given(st.binary(max_size=400))
 @settings(max_examples=200)
 def test_f51_any_bytes_are_faults_and_never_an_exception(content: bytes) -> None:
-    file = RuleFile("queue.yaml", content)
+    file = rule_file("queue.yaml", content)
     assert read_rule(file, Path("queue.yaml"), SIGNALS, {}) is None
     assert file.faults
     assert all(str(fault) for fault in file.faults)
@@ -147,7 +147,7 @@ def test_f51_any_damage_to_a_file_is_a_fault_and_never_an_exception(cuts: list[t
     text = rule()
     for at, length, piece in cuts:
         text = text[:at] + piece + text[at + length :]
-    file = RuleFile("queue.yaml", text.encode(errors="replace"))
+    file = rule_file("queue.yaml", text.encode(errors="replace"))
     read = read_rule(file, Path("queue.yaml"), SIGNALS, {})
     assert (read is None) == bool(file.faults)
 

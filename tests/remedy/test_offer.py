@@ -28,7 +28,7 @@ from watchdog.remedy.instruction import instruction
 from watchdog.remedy.offer import offer, unknown_flags
 from watchdog.remedy.order import check_order, reconcile
 from watchdog.resources import shipped_rules_directory
-from watchdog.rule.file import RuleFile
+from watchdog.rule.file import rule_file
 from watchdog.rule.reader import read_rule
 from watchdog.rule.rule import Direction, RemedyRule, Rule
 from watchdog.signals.catalogue import signal_names
@@ -52,7 +52,7 @@ def rule_of(*remedies: Mapping[str, Any], **fields: Any) -> Rule:
         "cause": "c",
         "remedies": told,
     }
-    file = RuleFile("example.yaml", yaml.safe_dump(content | fields).encode())
+    file = rule_file("example.yaml", yaml.safe_dump(content | fields).encode())
     read = read_rule(file, Path("example.yaml"), SIGNALS, {})
     assert read is not None, [str(fault) for fault in file.faults]
     return read.rule
@@ -549,7 +549,7 @@ def test_within_a_bracket_a_flag_without_doubt_is_there_in_every_version_of_it()
 def shipped_rules() -> list[Rule]:
     """Every rule file that can be read; that all can is what the tests of the rules themselves say."""
     paths = sorted(shipped_rules_directory().glob("*.yaml"))
-    read = (read_rule(RuleFile(str(path), path.read_bytes()), path, signal_names(), {}) for path in paths)
+    read = (read_rule(rule_file(str(path), path.read_bytes()), path, signal_names(), {}) for path in paths)
     return [each.rule for each in read if each]
 
 
@@ -807,7 +807,7 @@ def test_an_action_without_a_flag_may_quote_a_number_but_has_no_value() -> None:
 def shipped(rule: str, signals: Mapping[str, float], context: ServerContext = LATE) -> list[str]:
     """The actions that a shipped rule offers, in order."""
     path = shipped_rules_directory() / f"{rule}.yaml"
-    file = RuleFile(path.name, path.read_bytes())
+    file = rule_file(path.name, path.read_bytes())
     read = read_rule(file, path, signal_names(), {})
     assert read is not None
     return [instruction(each) for each in offer(read.rule, signals.get, context)[0]]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.errors import ExpressionError, RuleError, RuleFault
+from watchdog.errors import ExpressionError, Fault, RuleError
 from watchdog.history.number import AtLeast, AtMost
 from watchdog.language.template import Template, render_text
 from watchdog.model import Scope, Severity, Truth
 from watchdog.resources import shipped_rules_directory
 from watchdog.rule import rule_set as rules
-from watchdog.rule.file import MAX_BYTES
+from watchdog.rule.file import KIND
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.rule import Rule, evaluate, is_offered, remedy_value
 from watchdog.rule.rule_set import RuleOverride, RuleSet, load
@@ -92,7 +92,7 @@ def loaded(tmp_path: Path, text: str = RULE, **changes: RuleOverride) -> RuleSet
     return load([write(tmp_path, {"pool-full": text})], SIGNALS, overrides)
 
 
-def faults(tmp_path: Path, text: str, allow_untested: bool = True) -> tuple[RuleFault, ...]:
+def faults(tmp_path: Path, text: str, allow_untested: bool = True) -> tuple[Fault, ...]:
     with pytest.raises(RuleError) as caught:
         load([write(tmp_path, {"pool-full": text})], SIGNALS, allow_untested=allow_untested)
     return caught.value.faults
@@ -112,6 +112,13 @@ def test_a_rule_file_says_what_it_says(rule: Rule) -> None:
     assert rule.remedies[1].first_version == "0.8.0"
     assert rule.unhelpful == ("--swap-space does nothing on V1",)
     assert [test.name for test in rule.tests] == ["full", "no queue", "no usage", "long requests"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("0.5s", 0.5), ("1d", 86400), ("1h30m", 5400), ('"90"', 90), ("0s", 0)]
+)
+def test_durations_are_those_of_the_settings(tmp_path: Path, text: str, seconds: float) -> None:
+    assert loaded(tmp_path, RULE.replace("for: 5s\n", f"for: {text}\n", 1)).rules[0].for_seconds == seconds
 
 
 def test_a_rule_fires_with_its_evidence(rule: Rule) -> None:
@@ -356,11 +363,13 @@ CHANGES = [
     ("severity: warning\nr", "severity: critical\nr", "critical is not worse than critical"),
     ('severity: critical, when: "kv_usage_ratio > 0.95"', "severity: critical", "`when` is missing"),
     ("scope: engine", "scope: engines", "`scope` is one of engine, target, fleet"),
-    ("for: 5s\nk", "for: 5\nk", "`for` is a duration"),
     ("for: 5s\nk", "for: 1:30\nk", "`for` is a duration"),
     ("for: 5s\nk", "for: 5 s\nk", "`for` is a duration"),
     ("for: 5s\nk", "for: -5s\nk", "`for` is a duration"),
     ("for: 5s\nk", "for:\nk", "`for` is a duration"),
+    ("for: 5s\nk", "for: [5s]\nk", "`for` is a duration"),
+    ("for: 5s\nk", "for: 9999d\nk", "`for` must be less than or equal to 31622400"),
+    ("for: 5s\nk", "for: true\nk", "`for` is a duration"),
     ("value: 0.75", "value: 075", "`075` is not a decimal number"),
     ("value: 0.75", "value: 1:30", "`1:30` is not a decimal number"),
     ("value: 0.75", "value: yes", "`yes` is not a decimal number"),
@@ -504,7 +513,7 @@ def test_fifty_rules_of_five_clauses_are_judged_in_a_moment(tmp_path: Path) -> N
 
 
 def test_the_size_limit_is_the_one_promised() -> None:
-    assert MAX_BYTES == 256 * 1024
+    assert KIND.max_bytes == 256 * 1024
 
 
 def test_the_shipped_rules_are_beside_the_package() -> None:

@@ -9,13 +9,13 @@ STEPS = """
 import sys
 from tests.places import RECORDINGS
 from tests.watching import lead, shipped_rules
-from watchdog.diagnosis.target import Monitor
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Expectations, Target
 from watchdog.scrape.recording import read, thin
 
 scrapes = list(thin(read(RECORDINGS / "h200-kv-pool-exhausted.jsonl.xz")[1], 5))
 told = Expectations(gpu="H200", vllm_args={"--max-num-seqs": "256"})
-one = Monitor(Target("server", "http://server/metrics", told), shipped_rules())
+one = TargetDiagnosis(Target("server", "http://server/metrics", told), shipped_rules())
 opened = []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
 found = [one.observe(scrape) for scrape in scrapes]

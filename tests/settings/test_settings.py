@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.places import DOCS
-from watchdog import strict_yaml
 from watchdog.errors import ConfigError
 from watchdog.http.url import redact_url, split_user_info
 from watchdog.model import Severity
@@ -79,18 +78,95 @@ def test_every_fault_is_told_at_once_with_its_place_and_the_nearest_key(tmp_path
         "sttate: {}\n"
     )
     environment = {"WATCHDOG_LOG__LEVEL": "loud", "WATCHDOG_WEBHOOKS": "[{"}
-    assert set(faults(tmp_path, text, environment=environment)) == {
-        "watchdog.yaml:2: targets[0].url: must start with http:// or https://",
-        "watchdog.yaml:3: targets[0].nmae: no such setting (did you mean `name`?)",
-        "watchdog.yaml:4: targets[1].url: must be given",
-        "watchdog.yaml:6: web.prot: no such setting (did you mean `port`?)",
-        "watchdog.yaml:7: web.port: must be less than or equal to 65535",
-        "watchdog.yaml:8: scrape: deadline_seconds must be less than interval_seconds",
-        "watchdog.yaml:11: rules.overrides.ttft-high.for: must be a duration such as 5s, 1m30s or 2h",
-        "watchdog.yaml:12: sttate: no such setting (did you mean `state`?)",
-        "WATCHDOG_LOG__LEVEL: log.level: must be 'debug', 'info', 'warning' or 'error'",
+    assert faults(tmp_path, text, environment=environment) == (
         "WATCHDOG_WEBHOOKS: must be JSON, or plain items with commas between them",
-    }
+        "WATCHDOG_LOG__LEVEL: log.level: must be 'debug', 'info', 'warning' or 'error'",
+        """\
+watchdog.yaml:2:10: targets[0].url: must start with http:// or https://
+  2 |   - url: ***
+    |          ^^^""",
+        """\
+watchdog.yaml:3:5: targets[0].nmae: no such setting (did you mean `name`?)
+  3 |     nmae: ***
+    |     ^^^^""",
+        """\
+watchdog.yaml:4:5: targets[1].url: must be given
+  4 |   - name: ***
+    |     ^^^^""",
+        """\
+watchdog.yaml:6:3: web.prot: no such setting (did you mean `port`?)
+  6 |   prot: ***
+    |   ^^^^""",
+        """\
+watchdog.yaml:7:9: web.port: must be less than or equal to 65535
+  7 |   port: 70000
+    |         ^^^^^""",
+        """\
+watchdog.yaml:8:9: scrape: deadline_seconds must be less than interval_seconds
+  8 | scrape: {interval_seconds: 2, deadline_seconds: 2}
+    |         ^""",
+        """\
+watchdog.yaml:11:22: rules.overrides.ttft-high.for: must be a duration such as 5s, 1m30s or 2h
+  11 |     ttft-high: {for: ***}
+     |                      ^^^""",
+        """\
+watchdog.yaml:12:1: sttate: no such setting (did you mean `state`?)
+  12 | sttate: {}
+     | ^^^^^^""",
+    )
+
+
+def test_a_misspelt_choice_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, "log: {level: warnin}\n")
+    assert "must be 'debug', 'info', 'warning' or 'error' (did you mean `warning`?)" in fault
+    (fault,) = faults(tmp_path, "", environment={"WATCHDOG_LOG__FORMAT": "jsn"})
+    assert fault.endswith("log.format: must be 'logfmt' or 'json' (did you mean `json`?)")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("web: {prot: S3CRET, port: 70000}  # S3CRET", "web: {prot: ***, port: 70000}"),
+        ("web: {port: S3CRET}", "web: {port: ***}"),
+        ("targets: [{url: 'http://u:S3CRET@h', nmae: \"S3CRET\"}]", "targets: [{url: ***, nmae: ***}]"),
+        ("web: {host: S3CRET, port: yes}", "web: {host: ***, port: yes}"),
+        ("webhooks: ['http://u:S3CRET@h:x']", "webhooks: [***]"),
+        ("web: {port: 1, port: S3CRET}", "web: ***"),
+        ("web: {password: 'S3CRET", "web: ***"),
+        ("- S3CRET: 'S3CRET", "- S3CRET: ***"),
+    ],
+)
+def test_an_excerpt_shows_keys_and_numbers_and_no_other_value(tmp_path: Path, line: str, shown: str) -> None:
+    excerpts = [fault.splitlines() for fault in faults(tmp_path, f"log: {{}}\n{line}\n")]
+    assert all("S3CRET" not in row or row.endswith("- S3CRET: ***") for rows in excerpts for row in rows)
+    assert any(f"  2 | {shown}" in rows for rows in excerpts) or line.endswith("'S3CRET")
+
+
+def test_a_text_of_several_lines_is_not_shown(tmp_path: Path) -> None:
+    text = "web:\n  host: >\n    S3CRET\n    S3CRET\n  prt: 5\ntargets:\n  - url: 'http://\n      S3CRET'\n"
+    found = faults(tmp_path, text)
+    assert [fault.split(": ")[1] for fault in found][:2] == ["web.host", "web.prt"]
+    assert "S3CRET" not in "".join(found)
+
+
+def test_a_control_character_is_refused_from_wherever_it_comes(tmp_path: Path) -> None:
+    assert faults(tmp_path, 'web: {host: "a\\e[1m"}\n')[0].startswith(
+        "watchdog.yaml:1:13: the character U+001B is not allowed (an escape in quotes writes it)"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load(
+            None,
+            {"targets": [{"url": "http://h", "vllm_args": "--model a\x1b[31m"}]},
+            {
+                "WATCHDOG_STATE__DIRECTORY": "/state\udcff",
+                "WATCHDOG_RECEIVER__LABEL_TO_TARGET": '{"\\u0007": "a"}',
+            },
+        )
+    assert raised.value.faults == (
+        "command line: targets[0].vllm_args: must not hold control characters",
+        "WATCHDOG_RECEIVER__LABEL_TO_TARGET: receiver.label_to_target.\\x07: must not hold control characters",
+        "WATCHDOG_STATE__DIRECTORY: state.directory: must not hold control characters",
+    )
 
 
 def test_a_fault_names_the_layer_that_gave_the_value(tmp_path: Path) -> None:
@@ -106,20 +182,20 @@ def test_a_fault_names_the_layer_that_gave_the_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("web: {port: 1\n", "watchdog.yaml:2:1: expected ',' or '}', but got '<stream end>'"),
-        ("web:\n\tport: 1\n", "watchdog.yaml:2:1: found character '\\t' that cannot start any token"),
-        ("web: {}\nlog: {}\nweb: {}\n", "watchdog.yaml:3:1: the key 'web' is here twice"),
-        ("a: &x [1]\nb: *x\n", "watchdog.yaml:2:4: aliases (*name) are not allowed: write the value out"),
+        ("web: {port: 1\n", "watchdog.yaml:2:1: not YAML: "),
+        ("web:\n\tport: 1\n", "watchdog.yaml:2:1: not YAML: found character "),
+        ("web: {}\nlog: {}\nweb: {}\n", "watchdog.yaml:3:1: the key `web` is here twice (first on line 1)"),
+        ("a: *x\n", "watchdog.yaml:1:4: the alias *x is not allowed (write it out)"),
         (
             "web: !!python/object:os.system {}\n",
             "watchdog.yaml:1:6: the tag tag:yaml.org,2002:python/object:os.system is not allowed",
         ),
-        ("[1]: 2\n", "watchdog.yaml:1:1: a key must be plain text"),
-        ("- 1\n", "watchdog.yaml:1: must be a mapping of settings, such as `targets:`"),
-        ("web: {}\n---\nweb: {}\n", "watchdog.yaml:2:1: but found another document"),
-        ("log: {level: \x07}\n", "watchdog.yaml:1: the character U+0007 is not allowed"),
-        ("x: " + "[" * 60 + "]" * 60, "watchdog.yaml:1:53: nested deeper than 50 levels"),
-        ("# " + "x" * 1_100_000, "watchdog.yaml: longer than 1048576 characters"),
+        ("[1]: 2\n", "watchdog.yaml:1:1: a key must be a plain word"),
+        ("- 1\n", "watchdog.yaml:1:1: a settings file is one mapping (such as `targets:`)"),
+        ("web: {}\n---\nweb: {}\n", "watchdog.yaml:3:1: a settings file is one mapping"),
+        ("log: {level: \x07}\n", "watchdog.yaml:1:14: the character U+0007 is not allowed"),
+        ("x: " + "[" * 60 + "]" * 60, "watchdog.yaml:1:54: not YAML: nested deeper than 50"),
+        ("# " + "x" * 1_100_000, "watchdog.yaml: larger than 1024 KiB"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -134,9 +210,8 @@ def test_plain_words_keep_one_meaning(tmp_path: Path) -> None:
         write(tmp_path, "web: {port: 012}\nstate: {retention_days: 1e1}\nscrape:\nrules: {shipped: false}\n")
     )
     assert (made.web.port, made.state.retention_days, made.rules.shipped) == (12, 10.0, False)
-    assert faults(tmp_path, "web: {port: true}\n") == (
-        "watchdog.yaml:1: web.port: must be a number, not yes or no",
-    )
+    (fault,) = faults(tmp_path, "web: {port: true}\n")
+    assert fault.startswith("watchdog.yaml:1:13: web.port: must be a number, not yes or no\n")
     assert "a whole number" in faults(tmp_path, "web: {port: 1:30}\n")[0]
     assert "finite" in faults(tmp_path, "state: {retention_days: 1e999}\n")[0]
 
@@ -148,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_a_fault_like_others(tmp_path: Path) -> No
     ):
         load(tmp_path / "nowhere.yaml", environment={"WATCHDOG_WEB__HOST_FILE": str(tmp_path / "no")})
     (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
-    with pytest.raises(ConfigError, match=r"latin\.yaml:2: not UTF-8 text"):
+    with pytest.raises(ConfigError, match=r"latin\.yaml:2:4: not UTF-8 text"):
         load(tmp_path / "latin.yaml")
 
 
@@ -358,20 +433,23 @@ def test_the_page_of_settings_is_in_step() -> None:
     assert PAGE.read_text() == page()
 
 
-def _faults_of(text: str) -> tuple[str, ...]:
+@given(
+    st.text(max_size=60).map(str.encode)
+    | st.from_regex(r"(targets|web|log): ?[\[{\n].{0,40}", fullmatch=True).map(str.encode)
+    | st.binary(max_size=60)
+)
+@settings(max_examples=200, deadline=None)
+def test_any_file_is_settings_or_faults_at_their_places(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content)
+    faults: tuple[str, ...] | None = None
     try:
-        document = strict_yaml.read(text, "x.yaml")
-        if isinstance(document.value, dict):
-            load(overrides={key: value for key, value in document.value.items() if key})
+        load(path)
     except ConfigError as error:
-        return error.faults
-    return ("none",)
-
-
-@given(st.text(max_size=60) | st.from_regex(r"(targets|web|log): ?[\[{\n].{0,40}", fullmatch=True))
-@settings(max_examples=150, deadline=None)
-def test_any_text_is_settings_or_a_fault(text: str) -> None:
-    assert all(_faults_of(text))
+        faults = error.faults
+    assert faults is None or (faults and all(fault.startswith(f"{path}:") for fault in faults))
 
 
 @given(st.text(max_size=40).map(lambda text: f"http://{text}") | st.text(max_size=40))

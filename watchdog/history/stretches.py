@@ -92,11 +92,7 @@ class Stretches:
 
         A signal that is unknown on either side is not compared; where all are, nothing is alike.
         """
-        known = {
-            name: value
-            for name in likeness
-            if (value := now.get(name)) is not None and 0 < value < inf
-        }
+        known = {name: value for name in likeness if (value := now.get(name)) is not None and 0 < value < inf}
         if likeness and not known:
             return ()
         rounded = {name: round(log2(value) * _STEPS_AN_OCTAVE) for name, value in known.items()}

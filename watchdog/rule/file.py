@@ -1,199 +1,356 @@
-"""A rule file as a tree of texts that know their place, and the faults found in it.
-
-YAML is read by its events only: nothing is built from tags, nothing is shared by anchors, and what a plain
-word means is decided by the reader of a field, so `yes`, `012` and `1:30` never turn into something else.
-"""
+"""The shape of a rule file: every key with what it may hold and what it is for."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import isfinite
+from typing import Annotated, Any, cast
 
-import yaml
-import yaml.resolver
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from watchdog import strict_yaml
-from watchdog.errors import RuleFault
-from watchdog.text import nearest, one_line
+from watchdog import schema
+from watchdog.errors import ExpressionError
+from watchdog.history.number import AtLeast, AtMost, Bound
+from watchdog.language.expression import NO_PARAMETERS, Expression, parse
+from watchdog.language.grammar import RESERVED
+from watchdog.language.template import TEXTS, VALUE, Template, value_format
+from watchdog.model import SEVERITY_RANK, Limit, Scope, Severity
+from watchdog.rule.rule import Direction, Expectation
+from watchdog.schema import Duration
+from watchdog.strict_yaml import Kind, Word, YamlFile
 
-MAX_BYTES = 256 * 1024
-MAX_NESTING = 12
-MAX_ENTRIES = 200
-MAX_FAULTS = 50
-MAX_SHOWN = 100
-MAX_TOLD = 300
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_RESOLVER: Any = yaml.resolver.Resolver()
-_TEXT_TAG = "tag:yaml.org,2002:str"
-_CONTROL = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-_WORD = re.compile(r"[A-Za-z0-9_.-]+")
+KIND = Kind("a rule file", "it starts with `id:`", max_bytes=256 * 1024, max_nesting=12, max_entries=200)
+ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,3})?")
+BOUNDS: Mapping[str, type[Bound]] = {">= ": AtLeast, "<= ": AtMost}
+SUGGEST_FORMAT = "{value:.0f}"
+REFUSED = "refused"
+"""The kind of a fault whose message is ready to be shown; its context may hold hint, offset and known names."""
 
 
 @dataclass(slots=True)
-class Node:
-    """A scalar (`text`; `plain` without quotes), a list (`items`) or a mapping (`entries`).
+class Names:
+    """What a file may speak of while it is read, and what it did speak of.
 
-    Line and column count from 1.
+    `overrides` are values that settings give to parameters; `parameters` are those of the file with their values.
     """
 
-    kind: str
-    line: int
-    column: int
-    text: str = ""
-    plain: bool = False
-    items: list["Node"] = field(default_factory=list)
-    entries: dict[str, tuple["Node", "Node"]] = field(default_factory=dict)
-
-    @property
-    def is_text(self) -> bool:
-        """Whether every reader of YAML takes it for a text, and not for a number, a truth or nothing."""
-        if not self.plain:
-            return True
-        return bool(_RESOLVER.resolve(yaml.ScalarNode, self.text, (True, False)) == _TEXT_TAG)
+    file_name: str
+    signals: Collection[str]
+    overrides: Mapping[str, float]
+    parameters: Mapping[str, float] = field(default_factory=lambda: NO_PARAMETERS)
+    used: set[str] = field(default_factory=set)
+    tests: set[str] = field(default_factory=set)
+    suggests: bool = False
+    """Whether the remedy that is being read computes its value."""
+    has_value: bool = False
+    """Whether that remedy has a value at all."""
 
 
-class RuleFile:
-    """One rule file: `faults` are all that was found so far."""
-
-    def __init__(self, path: str, content: bytes) -> None:
-        self.path = path
-        self.faults: list[RuleFault] = []
-        self._content = content
-        self._lines: list[str] = []
-
-    def fault(self, node: Node | None, text: str, hint: str = "", offset: int | None = None) -> None:
-        """Note a fault: of the file, at a node, or `offset` characters into a node's text."""
-        if len(self.faults) > MAX_FAULTS:
-            return
-        if len(self.faults) == MAX_FAULTS:
-            self.faults.append(RuleFault(self.path, 0, 0, f"more than {MAX_FAULTS} faults"))
-            return
-        if node is None:
-            self.faults.append(RuleFault(self.path, 0, 0, one_line(text, MAX_TOLD), one_line(hint, MAX_TOLD)))
-            return
-        line, column, snippet = self._place(node, offset)
-        told, meant = one_line(text, MAX_TOLD), one_line(hint, MAX_TOLD)
-        self.faults.append(RuleFault(self.path, line, column, told, meant, snippet))
-
-    def hint(self, name: str, known: Collection[str]) -> str:
-        """The nearest known name; not looked for any more where a file is full of faults."""
-        return nearest(name, known) if len(self.faults) < MAX_FAULTS else ""
-
-    def _place(self, node: Node, offset: int | None) -> tuple[int, int, str]:
-        source = self._lines[node.line - 1] if node.line <= len(self._lines) else ""
-        column = node.column - 1
-        if offset is not None:
-            column += 0 if node.plain else 1  # after the quotation mark
-            if not source.startswith(node.text, column):
-                # A folded or escaped text: its columns are not those of the file, so show the text itself.
-                return node.line, node.column, _snippet("", " ".join(node.text.splitlines()), offset)
-            column += offset
-        return node.line, column + 1, _snippet(str(node.line), source, column)
-
-    def read(self) -> Node | None:
-        """The file's mapping, read anew: it is many times as large as the file, and not kept.
-
-        None where the file is not one mapping; why is then noted.
-        """
-        content = self._content
-        if len(content) > MAX_BYTES:
-            self.fault(None, f"larger than {MAX_BYTES // 1024} KiB", "one rule a file")
-            return None
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            self.fault(None, f"not UTF-8 at byte {error.start}")
-            return None
-        self._lines = [line.rstrip("\r") for line in text.split("\n")]
-        control = _CONTROL.search(text)
-        if control:
-            line = text.count("\n", 0, control.start()) + 1
-            column = control.start() - text.rfind("\n", 0, control.start())
-            found = f"the character U+{ord(control.group()):04X} is not allowed"
-            self.faults.append(RuleFault(self.path, line, column, found))
-            return None
-        return self._document(text)
-
-    def _document(self, text: str) -> Node | None:
-        try:
-            roots = _Builder(self, yaml.parse(text, Loader=_Loader)).roots()
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            place = Node("scalar", mark.line + 1, mark.column + 1) if mark else None
-            text, meant = strict_yaml.problem(error)
-            self.fault(place, f"not YAML: {text}", meant)
-            return None
-        if len(roots) != 1 or roots[0].kind != "mapping":
-            self.fault(roots[-1] if roots else None, "a rule file is one mapping", "it starts with `id:`")
-        return None if self.faults else roots[0]
+def rule_file(path: str, content: bytes) -> YamlFile:
+    """A rule file of that path and content."""
+    return YamlFile(path, content, KIND)
 
 
-class _Builder:
-    """Builds nodes from YAML's events, and notes aliases, anchors, tags and duplicate keys on the way."""
-
-    def __init__(self, file: RuleFile, events: Iterator[Any]) -> None:
-        self._file = file
-        self._events = events
-
-    def roots(self) -> list[Node]:
-        """The root of each document in the file."""
-        return [self._node(event, 0) for event in self._events if isinstance(event, yaml.NodeEvent)]
-
-    def _node(self, event: Any, depth: int) -> Node:
-        mark = event.start_mark
-        node = Node("scalar", mark.line + 1, mark.column + 1)
-        if depth > MAX_NESTING:
-            raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_NESTING}", problem_mark=mark)
-        if isinstance(event, yaml.AliasEvent):
-            self._file.fault(node, f"the alias *{event.anchor} is not allowed", "write it out")
-            return node
-        if event.anchor is not None:
-            self._file.fault(
-                node, f"the anchor &{event.anchor} is not allowed", "write it out where it is used"
-            )
-        if event.tag is not None:
-            self._file.fault(node, f"the tag {event.tag} is not allowed")
-        if isinstance(event, yaml.ScalarEvent):
-            node.text, node.plain = event.value, not event.style
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._fill_list(node, depth)
-        else:
-            self._fill_mapping(node, depth)
-        return node
-
-    def _fill_list(self, node: Node, depth: int) -> None:
-        node.kind = "list"
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            node.items.append(self._node(event, depth + 1))
-            _check_entries(len(node.items), node.items[-1])
-
-    def _fill_mapping(self, node: Node, depth: int) -> None:
-        node.kind = "mapping"
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key = self._node(event, depth + 1)
-            value = self._node(next(self._events), depth + 1)
-            if key.kind != "scalar":
-                self._file.fault(key, "a key must be a plain word")
-            elif key.text in node.entries:
-                first = node.entries[key.text][0].line
-                self._file.fault(key, f"the key `{key.text}` is here twice", f"first on line {first}")
-            else:
-                node.entries[key.text] = (key, value)
-            _check_entries(len(node.entries), key)
+def _names(info: ValidationInfo) -> Names:
+    return cast("Names", info.context)
 
 
-def _check_entries(count: int, node: Node) -> None:
-    if count > MAX_ENTRIES:
-        mark = yaml.Mark("", 0, node.line - 1, node.column - 1, None, 0)
-        raise yaml.MarkedYAMLError(problem=f"more than {MAX_ENTRIES} entries", problem_mark=mark)
+def _refused(message: str, hint: str = "", **context: Any) -> PydanticCustomError:
+    return PydanticCustomError(REFUSED, "{message}", {"message": message, "hint": hint, **context})
 
 
-def _snippet(number: str, source: str, column: int) -> str:
-    """The line with a caret under the word at `column`; of a long line what is around it."""
-    start = max(0, column - MAX_SHOWN // 2)
-    shown = source[start : start + MAX_SHOWN].replace("\t", " ")
-    word = _WORD.match(source, column)
-    carets = "^" * min(len(word.group()) if word else 1, MAX_SHOWN // 2)
-    margin = " " * len(number)
-    return f"  {number} | {one_line(shown)}\n  {margin} | {' ' * (column - start)}{carets}"
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refused("a text is expected here", "put it in quotes")
+    if not value.strip():
+        raise _refused("empty")
+    found: str = schema.text(value)
+    return found
+
+
+def _in_grammar(error: ExpressionError) -> PydanticCustomError:
+    return _refused(error.message, error.hint, offset=error.column)
+
+
+def _expression(text: str, names: Names) -> Expression:
+    try:
+        found = parse(text, names.signals, names.parameters)
+    except ExpressionError as error:
+        raise _in_grammar(error) from None
+    names.used.update(found.parameters)
+    return found
+
+
+def _clause(value: Any, info: ValidationInfo) -> Expression:
+    found = _expression(_text(value), _names(info))
+    if not found.is_clause:
+        raise _refused("a clause compares", "such as x > 0")
+    return found
+
+
+def _number(value: Any, info: ValidationInfo) -> Expression:
+    is_number = isinstance(value, Word) and NUMBER.fullmatch(value)
+    found = _expression(str(value) if is_number else _text(value), _names(info))
+    if found.is_clause:
+        raise _refused("a number is expected here, this is a yes or no")
+    return found
+
+
+def _template(value: Any, info: ValidationInfo, has_value: bool = False) -> Template:
+    names = _names(info)
+    try:
+        found = Template.read(_text(value), names.signals, names.parameters, has_value)
+    except ExpressionError as error:
+        raise _in_grammar(error) from None
+    names.used.update(found.parameters)
+    return found
+
+
+def _remedy_template(value: Any, info: ValidationInfo) -> Template:
+    return _template(value, info, _names(info).has_value)
+
+
+def _format(value: Any, info: ValidationInfo) -> str:
+    if not _names(info).suggests:
+        raise _refused("`suggest_format` without `suggest`")
+    try:
+        return value_format(_text(value))
+    except ExpressionError as error:
+        raise _in_grammar(error) from None
+
+
+def _decimal(value: Any) -> float:
+    if isinstance(value, Word) and NUMBER.fullmatch(value) and isfinite(float(value)):
+        return float(value)
+    raise PydanticCustomError("decimal", "must be a decimal number")
+
+
+def _number_or_bound(value: Any) -> float:
+    kind = BOUNDS.get(value[:3]) if isinstance(value, str) and not isinstance(value, Word) else None
+    return kind(_decimal(Word(value[3:]))) if kind else _decimal(value)
+
+
+def _written(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refused("a text is expected here", "put it in quotes")
+    return str(value)
+
+
+def _not_empty(value: Any) -> Any:
+    if value == []:
+        raise PydanticCustomError("too_short", "must not be empty")
+    return value
+
+
+def _matching(pattern: re.Pattern[str], wanted: str) -> BeforeValidator:
+    def check(value: Any) -> str:
+        text = _text(value)
+        if not pattern.fullmatch(text):
+            raise _refused(f"`{text}` is not {wanted}")
+        return text
+
+    return BeforeValidator(check)
+
+
+def _parameter_name(name: str, info: ValidationInfo) -> str:
+    if not PARAMETER_NAME.fullmatch(name) or name in {*RESERVED, *TEXTS, VALUE}:
+        raise _refused(f"`{name}` cannot name a parameter", "a-z, 0-9 and _")
+    if name in _names(info).signals:
+        raise _refused(f"the parameter `{name}` has the name of a signal")
+    return name
+
+
+def _signal_name(name: str, info: ValidationInfo) -> str:
+    if name not in _names(info).signals:
+        raise _refused(f"no signal is named `{name}`", known="signals", name=name)
+    return name
+
+
+def _remembered_name(name: str, info: ValidationInfo) -> str:
+    if f"{name}_baseline" not in _names(info).signals:
+        raise _refused(f"`{name}` is not remembered, so no two stretches can be alike in it")
+    return name
+
+
+def _factor(value: Any) -> float:
+    factor = _decimal(value)
+    if factor <= 1:
+        raise _refused("a likeness is a factor above 1")
+    return factor
+
+
+_STRING, _DECIMAL = WithJsonSchema({"type": "string"}), WithJsonSchema({"type": "number"})
+Text = Annotated[str, BeforeValidator(_text)]
+Written = Annotated[str, PlainValidator(_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Decimal = Annotated[float, PlainValidator(_decimal), _DECIMAL]
+NumberOrBound = Annotated[
+    float, PlainValidator(_number_or_bound), WithJsonSchema({"type": ["number", "string"]})
+]
+Clause = Annotated[Expression, PlainValidator(_clause), _STRING]
+Number = Annotated[Expression, PlainValidator(_number), WithJsonSchema({"type": ["string", "number"]})]
+Told = Annotated[Template, PlainValidator(_template), _STRING]
+RemedyTold = Annotated[Template, PlainValidator(_remedy_template), _STRING]
+ValueFormat = Annotated[str, PlainValidator(_format), _STRING]
+Flag = Annotated[str, _matching(FLAG, "a flag such as --max-num-seqs")]
+Version = Annotated[str, _matching(VERSION, "a version such as 0.26.0")]
+ParameterName = Annotated[str, AfterValidator(_parameter_name)]
+SignalName = Annotated[str, AfterValidator(_signal_name)]
+RememberedName = Annotated[str, AfterValidator(_remembered_name)]
+Factor = Annotated[float, PlainValidator(_factor), _DECIMAL]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ParameterPart(_Part):
+    """A named threshold, which settings may override."""
+
+    value: Decimal = Field(description="The threshold.")
+    unit: Text = Field(description="Its unit: seconds, ratio, requests.")
+    why: Text = Field(description="Why it is this one.")
+
+
+class RaisePart(_Part):
+    """A worse severity, and the clause that calls for it."""
+
+    severity: Severity = Field(description="critical or warning, worse than the rule's own.")
+    when: Clause = Field(description="The clause that raises it.")
+
+
+class RemedyPart(_Part):
+    """One thing to do. `{value}` in its texts stands for what `suggest` or `value` gives."""
+
+    suggest: Number | None = Field(
+        None, description="The flag's value, computed from signals and parameters."
+    )
+    value: Told | None = Field(None, description="The flag's value as text, instead of `suggest`.")
+    suggest_format: ValueFormat = Field(SUGGEST_FORMAT, description="How `suggest` is written.")
+    action: RemedyTold = Field(description="What to do, in the imperative.")
+    flag: Flag | None = Field(None, description="The launch flag that it changes.")
+    direction: Direction | None = Field(None, description="Which way the flag moves: raise, lower or set.")
+    why: RemedyTold = Field(description="Why it helps.")
+    price: RemedyTold = Field(description="What it costs.")
+    when: Clause | None = Field(None, description="Offered only where this is yes.")
+    unless: Clause | None = Field(None, description="Not offered where this is yes.")
+    first_version: Version | None = Field(None, description="The first vLLM version that it applies to.")
+    last_version: Version | None = Field(None, description="The last vLLM version that it applies to.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin(cls, values: Any, info: ValidationInfo) -> Any:
+        """Note what the texts of this remedy may speak of, before they are read."""
+        given = values if isinstance(values, dict) else {}
+        _names(info).suggests = "suggest" in given
+        _names(info).has_value = "suggest" in given or "value" in given
+        return values
+
+    @field_validator("value")
+    @classmethod
+    def _one_value(cls, value: Template | None, info: ValidationInfo) -> Template | None:
+        if _names(info).suggests:
+            raise _refused("a remedy has `suggest` or `value`, not both")
+        return value
+
+
+class OwnTestPart(_Part):
+    """What the rule must say of given signal values; every signal that is not given is unknown."""
+
+    name: Text = Field(description="What it shows.")
+    signals: dict[SignalName, NumberOrBound] = Field(
+        description="Values by signal; '>= 10' or '<= 10' for a bound."
+    )
+    expect: Expectation = Field(description="fires, silent or unknown.")
+    severity: Severity | None = Field(None, description="The severity it must have.")
+    cause_contains: Text | None = Field(None, description="What must stand in the cause.")
+    remedy: dict[str, Written] = Field({}, description="Flags that must be offered, each with its value.")
+    not_offered: tuple[Text, ...] = Field((), description="Flags that must not be offered.")
+
+    @field_validator("name")
+    @classmethod
+    def _once(cls, name: str, info: ValidationInfo) -> str:
+        if name in _names(info).tests:
+            raise _refused(f"two tests have the name `{name}`")
+        _names(info).tests.add(name)
+        return name
+
+
+class RulePart(_Part):
+    """One cause: the clauses that show it, and what to do about it."""
+
+    id: Annotated[str, _matching(ID, "an id: words of a-z and 0-9 with a hyphen between")] = Field(
+        description="Words with hyphens between; the file's name without .yaml."
+    )
+    title: Text = Field(description="The cause in a few words.")
+    severity: Severity = Field(description="critical, warning or info.")
+    like: dict[RememberedName, Factor] = Field(
+        {}, description="What makes a stretch of the past comparable: factors by signal."
+    )
+    limit: Limit | None = Field(None, description="What bounds throughput while it fires.")
+    scope: Scope = Field(Scope.ENGINE, description="What is judged: an engine, a target or the fleet.")
+    for_seconds: Duration = Field(
+        0.0, validation_alias="for", description="How long it must hold before it fires, such as 30s."
+    )
+    keep_firing_seconds: Duration = Field(
+        0.0, validation_alias="keep_firing_for", description="How long it must be over before it resolves."
+    )
+    # Before all that may speak of them.
+    parameters: dict[ParameterName, ParameterPart] = Field({}, description="Named thresholds.")
+    raise_to: RaisePart | None = Field(None, description="A worse severity and when it holds.")
+    when: Annotated[tuple[Clause, ...], BeforeValidator(_not_empty)] = Field(
+        description="Clauses that must all hold."
+    )
+    unless: tuple[Clause, ...] = Field((), description="Clauses of which none may hold.")
+    explains: tuple[Text, ...] = Field((), description="Ids of rules that are its symptoms while it fires.")
+    cause: Told = Field(description="The cause in a sentence, with values: {waiting_last:.0f} requests wait.")
+    remedies: tuple[RemedyPart, ...] = Field((), description="What to do, the best first.")
+    unhelpful: tuple[Text, ...] = Field((), description="What will not help.")
+    false_positives: tuple[Text, ...] = Field((), description="What it may be taken for.")
+    references: tuple[Text, ...] = Field((), description="How we know.")
+    tests: tuple[OwnTestPart, ...] = Field(
+        (), description="Its own tests: firing, silent and unknown at least."
+    )
+
+    @field_validator("id")
+    @classmethod
+    def _is_named_as_its_file(cls, identity: str, info: ValidationInfo) -> str:
+        if _names(info).file_name != f"{identity}.yaml":
+            raise _refused(f"the file of the rule `{identity}` is named {identity}.yaml")
+        return identity
+
+    @field_validator("raise_to")
+    @classmethod
+    def _is_worse(cls, raised: RaisePart | None, info: ValidationInfo) -> RaisePart | None:
+        severity = info.data.get("severity")
+        if raised and severity and SEVERITY_RANK[raised.severity] >= SEVERITY_RANK[severity]:
+            raise _refused(f"{raised.severity} is not worse than {severity}")
+        return raised
+
+    @field_validator("parameters", mode="wrap")
+    @classmethod
+    def _known(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> dict[str, ParameterPart]:
+        """Tell the clauses below which parameters there are: one with a fault is known all the same."""
+        names = _names(info)
+        names.parameters = dict.fromkeys(value, 0.0) if isinstance(value, dict) else {}
+        found: dict[str, ParameterPart] = read(value)
+        names.parameters = {name: names.overrides.get(name, each.value) for name, each in found.items()}
+        return found

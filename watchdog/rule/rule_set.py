@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from watchdog.errors import RuleError, RuleFault
+from watchdog.errors import Fault, RuleError
 from watchdog.facts.flags import all_flags, known_versions
 from watchdog.facts.gpus import all_gpus
 from watchdog.model import Severity
-from watchdog.rule.file import MAX_BYTES, RuleFile
+from watchdog.rule.file import KIND, rule_file
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
 from watchdog.rule.rule import Expectation, Rule
@@ -79,10 +79,10 @@ def load(
         RuleError: with every fault of every file, of the directories and of the overrides.
     """
     _read_tables()
-    faults: list[RuleFault] = []
+    faults: list[Fault] = []
     sources = _sources(directories, faults)
     signals = frozenset(known_signals)
-    files = [(RuleFile(str(path), content), path) for path, content in sources]
+    files = [(rule_file(str(path), content), path) for path, content in sources]
     read = [found for file, path in files if (found := read_rule(file, path, signals, {}))]
     _check_identities(read)
     _check_explained(read, whole=len(read) == len(files))
@@ -111,7 +111,7 @@ def digest(directories: Sequence[Path]) -> str:
     Raises:
         RuleError: where a directory or a file cannot be read, or a directory has no rule.
     """
-    faults: list[RuleFault] = []
+    faults: list[Fault] = []
     sources = _sources(directories, faults)
     if faults:
         raise RuleError(faults)
@@ -126,47 +126,47 @@ def _digest(sources: Sequence[_Source]) -> str:
     return whole.hexdigest()
 
 
-def _sources(directories: Sequence[Path], faults: list[RuleFault]) -> list[_Source]:
+def _sources(directories: Sequence[Path], faults: list[Fault]) -> list[_Source]:
     found: list[_Source] = []
     for directory in directories:
         try:
             before = len(found), len(faults)
             found += _in_directory(directory, faults)
             if before == (len(found), len(faults)):
-                faults.append(RuleFault(str(directory), 0, 0, "no rule file here", "they end in .yaml"))
+                faults.append(Fault(str(directory), 0, 0, "no rule file here", "they end in .yaml"))
         except NotADirectoryError:
-            faults.append(RuleFault(str(directory), 0, 0, "is a file", "name the folder that holds it"))
+            faults.append(Fault(str(directory), 0, 0, "is a file", "name the folder that holds it"))
         except OSError as error:
-            faults.append(RuleFault(str(directory), 0, 0, f"cannot be read: {error.strerror}"))
+            faults.append(Fault(str(directory), 0, 0, f"cannot be read: {error.strerror}"))
     return found
 
 
-def _in_directory(directory: Path, faults: list[RuleFault]) -> Iterator[_Source]:
+def _in_directory(directory: Path, faults: list[Fault]) -> Iterator[_Source]:
     # A mounted ConfigMap changes by swapping the link `..data`: read it once, so that files are of one age.
     data = directory / "..data"
     real = directory / data.readlink() if data.is_symlink() else directory
     names = sorted(path.name for path in real.iterdir() if not path.name.startswith("."))
     rule_names = [name for name in names if name.endswith(".yaml")]
     faults += [
-        RuleFault(str(directory / name), 0, 0, "ends in .yml", "rule files end in .yaml")
+        Fault(str(directory / name), 0, 0, "ends in .yml", "rule files end in .yaml")
         for name in names
         if name.endswith(".yml")
     ]
     if len(rule_names) > MAX_FILES:
-        faults.append(RuleFault(str(directory), 0, 0, f"more than {MAX_FILES} rule files"))
+        faults.append(Fault(str(directory), 0, 0, f"more than {MAX_FILES} rule files"))
         return
     for name in rule_names:
         try:
             yield _Source(directory / name, _content(real / name))
         except OSError as error:
-            faults.append(RuleFault(str(directory / name), 0, 0, f"cannot be read: {error.strerror}"))
+            faults.append(Fault(str(directory / name), 0, 0, f"cannot be read: {error.strerror}"))
 
 
 def _content(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
         raise OSError(0, "not a file")
     with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(KIND.max_bytes + 1)
 
 
 def _check_identities(read: Sequence[Read]) -> None:
@@ -175,22 +175,22 @@ def _check_identities(read: Sequence[Read]) -> None:
         earlier = first.setdefault(each.rule.id, each)
         if earlier is not each:
             text = f"the rule `{each.rule.id}` is also in {earlier.file.path}"
-            each.file.fault(each.id_node, text, "ids are unique over all directories")
+            each.file.fault(("id",), text, "ids are unique over all directories")
 
 
 def _check_explained(read: Sequence[Read], whole: bool) -> None:
     known = {each.rule.id: each for each in read}
     for each in read:
-        for node in each.explains:
+        for index, identity in enumerate(each.rule.explains):
             # Where some file could not be read, its id may be the one that is missing here.
-            if node.text not in known and whole:
-                text = f"`explains` names the rule `{node.text}`, which does not exist"
-                each.file.fault(node, text, each.file.hint(node.text, known))
+            if identity not in known and whole:
+                text = f"`explains` names the rule `{identity}`, which does not exist"
+                each.file.fault(("explains", index), text, each.file.hint(identity, known))
     for cycle in _cycles({identity: each.rule.explains for identity, each in known.items()}):
         first = known[cycle[0]]
         files = ", ".join(known[identity].file.path for identity in cycle[1:-1])
         text = f"`explains` goes in a circle: {' -> '.join(cycle)}"
-        place = next(node for node in first.explains if node.text == cycle[1])
+        place = ("explains", first.rule.explains.index(cycle[1]))
         first.file.fault(place, text, f"the others are {files}" if files else "")
 
 
@@ -226,34 +226,34 @@ def lacking_tests(rule: Rule) -> str:
 
 
 def _check_tests(read: Read) -> None:
-    rule, places = read.rule, dict(zip((test.name for test in read.rule.tests), read.tests, strict=True))
+    rule = read.rule
     lacking = lacking_tests(rule)
     if lacking:
-        read.file.fault(read.id_node, lacking, "each rule is tested firing, silent and unknown")
-    for result in test_rule(rule):
+        read.file.fault(("id",), lacking, "each rule is tested firing, silent and unknown")
+    for index, result in enumerate(test_rule(rule)):
         for problem in result.problems:
-            read.file.fault(places[result.test], f"the test `{result.test}` fails: {problem}")
+            read.file.fault(("tests", index), f"the test `{result.test}` fails: {problem}")
 
 
 def _override_faults(
     rules: Mapping[str, Rule], overrides: Mapping[str, RuleOverride], whole: bool
-) -> Iterator[RuleFault]:
+) -> Iterator[Fault]:
     for identity, override in overrides.items():
         place = f"{OVERRIDES}.{identity}"
         rule = rules.get(identity)
         if rule is None and whole:
-            yield RuleFault(place, 0, 0, "there is no such rule", nearest(identity, rules))
+            yield Fault(place, 0, 0, "there is no such rule", nearest(identity, rules))
         if rule is None:
             continue
         for name, value in override.parameters.items():
             if name not in rule.parameters:
                 text = f"the rule has no parameter `{name}`"
-                yield RuleFault(place, 0, 0, text, nearest(name, rule.parameters))
+                yield Fault(place, 0, 0, text, nearest(name, rule.parameters))
             elif not isfinite(value):
-                yield RuleFault(place, 0, 0, f"`{name}` is not a finite number")
+                yield Fault(place, 0, 0, f"`{name}` is not a finite number")
         for seconds in (override.for_seconds, override.keep_firing_seconds):
             if seconds is not None and not 0 <= seconds < float("inf"):
-                yield RuleFault(place, 0, 0, "a duration is not negative and has an end")
+                yield Fault(place, 0, 0, "a duration is not negative and has an end")
 
 
 def _overridden(read: Read, signals: Collection[str], override: RuleOverride) -> Rule:

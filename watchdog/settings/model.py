@@ -17,7 +17,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from watchdog.errors import ConfigError
 from watchdog.http.endpoint import Endpoint
@@ -33,16 +38,20 @@ from watchdog.http.url import (
     with_scheme,
 )
 from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
-from watchdog.settings.sources import Layer, Layers, command_line, environment_layer, fault_texts, file_layer
-from watchdog.settings.values import duration, parse_vllm_args, plain_number, printable
+from watchdog.schema import Duration, Text
+from watchdog.settings.sources import CommandLine, Environment, File, Layers
+from watchdog.settings.values import parse_vllm_args, plain_number, printable
 
 Number = Annotated[float, BeforeValidator(plain_number)]
 Count = Annotated[int, BeforeValidator(plain_number)]
 Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]
-Line = Annotated[str, AfterValidator(printable), Field(max_length=2048)]
-Duration = Annotated[float, BeforeValidator(duration), Field(ge=0, le=366 * 86400)]
-LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
-Url = Annotated[str, AfterValidator(checked_url)]
+Line = Annotated[Text, AfterValidator(printable), Field(max_length=2048)]
+LabelName = Annotated[Text, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
+Url = Annotated[Text, AfterValidator(checked_url)]
+
+
+LAYERS = "layers"
+"""The argument by which `load` hands its layers to the settings; no setting has its name."""
 
 
 class Section(BaseModel):
@@ -315,7 +324,7 @@ class RuleOverrideSettings(Section):
         default=None,
         validation_alias="for",
         serialization_alias="for",
-        description="How long it must hold before it fires: seconds, or text such as 1m30s.",
+        description="How long it must hold before it fires, such as 1m30s.",
     )
     keep_firing_seconds: Duration | None = Field(
         default=None,
@@ -465,8 +474,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what is passed; `load` passes the layers, so nothing else reads the process."""
-        return (init_settings,)
+        """Take the layers that `load` passes, the strongest first; nothing else reads the process."""
+        given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        layers = given.get(LAYERS)
+        return layers if isinstance(layers, tuple) else (init_settings,)
 
     @field_validator("targets", "webhooks")
     @classmethod
@@ -522,18 +533,14 @@ def load(
     """
     named = environment.get("WATCHDOG_CONFIG") or None
     path = config or (Path(named) if named else None)
-    layers = Layers(
-        (
-            command_line(overrides),
-            environment_layer(Settings, environment),
-            file_layer(path) if path else Layer(),
-        )
-    )
+    sources = [CommandLine(Settings, overrides), Environment(Settings, environment)]
+    layers = Layers((*sources, File(Settings, path)) if path else tuple(sources))
     faults = layers.faults()
     try:
-        settings = Settings(_build_sources=(layers.sources(Settings), {}))  # type: ignore[call-arg]
+        arguments: dict[str, Any] = {LAYERS: layers.layers}
+        settings = Settings(**arguments)
     except ValidationError as error:
-        faults.extend(fault_texts(Settings, error, layers))
+        faults.extend(layers.fault_texts(Settings, error))
     if check_files:
         faults.extend(layers.unreadable_files(Settings))
     if faults:

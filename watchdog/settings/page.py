@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from watchdog.schema import bare, is_duration, is_model, key_of
 from watchdog.settings.model import Settings
 
 INTRODUCTION = """\
@@ -19,11 +19,14 @@ INTRODUCTION = """\
 This page is made from the settings model by `python -m watchdog.settings.page`; a test keeps it in step.
 
 A value on the command line wins over the environment, the environment over the YAML file, the file over the default.
-Everything wrong is told at once, each fault with its place, and nothing starts until all is mended.
+Every fault is reported at once, with its place and the nearest known name; nothing starts until all are mended.
 `vllm-watchdog config` prints the settings in force, without secrets.
 
 **YAML.** `--config FILE`, or the file that `WATCHDOG_CONFIG` names. One document, no aliases, no key twice,
-at most 1 MiB. Only `true` and `false` are yes and no; a key with nothing after it means its default.
+at most 1 MiB. A text that some reader of YAML takes for something else (`012`, `on`, `1:30`) stands in quotes;
+a key with nothing after it means its default. The excerpt below a fault shows keys and numbers, never another value.
+
+**Durations** are seconds, or a number with units: `90`, `0.5s`, `250ms`, `1h30m`, `1d`, `2w`; the same in rule files.
 
 **Environment.** `WATCHDOG_` and the key in capitals, with two underscores for each level: `WATCHDOG_WEB__PORT=9847`.
 Lists are JSON or items with commas between them (`WATCHDOG_TARGETS=http://a:8000,http://b:8000`),
@@ -70,44 +73,33 @@ def _section(prefix: str, model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         below = _model_of(field)
         if below is not None:
-            kind = get_origin(_bare(field.annotation))
+            kind = get_origin(bare(field.annotation))
             suffix = {list: "[]", dict: ".<id>"}.get(kind, "") if kind else ""
-            key = f"{prefix}.{_key(name, field)}{suffix}".lstrip(".")
+            key = f"{prefix}.{key_of(name, field)}{suffix}".lstrip(".")
             yield from _section(key, below)
 
 
 def _row(name: str, field: FieldInfo) -> str:
     text = (field.description or "").replace("|", "\\|")
-    return f"| `{_key(name, field)}` | {_type(field.annotation)} | {_default(field)} | {text} |"
-
-
-def _key(name: str, field: FieldInfo) -> str:
-    return field.validation_alias if isinstance(field.validation_alias, str) else name
+    return f"| `{key_of(name, field)}` | {_type(field.annotation)} | {_default(field)} | {text} |"
 
 
 def _sentence(model: type[BaseModel]) -> str:
     return (model.__doc__ or "").strip()
 
 
-def _bare(annotation: Any) -> Any:
-    """Without `Annotated` and without `| None`."""
-    if hasattr(annotation, "__metadata__"):
-        return _bare(annotation.__origin__)
-    if get_origin(annotation) in {Union, UnionType}:
-        return _bare(next(each for each in get_args(annotation) if each is not type(None)))
-    return annotation
-
-
 def _model_of(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a section, or of the items of a list or mapping of sections."""
-    kind = _bare(field.annotation)
+    kind = bare(field.annotation)
     if get_origin(kind) in {list, dict}:
-        kind = _bare(get_args(kind)[-1])
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        kind = bare(get_args(kind)[-1])
+    return kind if is_model(kind) else None
 
 
 def _type(annotation: Any) -> str:
-    kind = _bare(annotation)
+    if is_duration(annotation):
+        return "duration"
+    kind = bare(annotation)
     origin = get_origin(kind)
     if origin is list:
         return f"list of {_type(get_args(kind)[0])}"

@@ -6,21 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from watchdog.http.url import HIDDEN
-from watchdog.text import duration_seconds
+from watchdog.strict_yaml import Word
 
 _SECRET_FLAG = re.compile(r"(api-key|password|secret|-token)$")
 
 
 def plain_number(value: Any) -> Any:
     """Refuse true and false, which Python would take for 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not yes or no")  # noqa: TRY004 (pydantic wants ValueError)
+    if isinstance(value, bool) or (isinstance(value, Word) and value.lower() in {"true", "false"}):
+        raise ValueError("must be a number, not yes or no")
     return value
-
-
-def duration(value: Any) -> Any:
-    """Seconds from a number or a text such as `90`, `5s` or `1m30s`; raises ValueError for other text."""
-    return duration_seconds(value) if isinstance(value, str) else plain_number(value)
 
 
 def printable(text: str) -> str:
