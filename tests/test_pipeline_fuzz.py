@@ -166,19 +166,31 @@ def check_snapshot(snapshot: Snapshot, rules: RuleSet) -> None:
         assert set(alert.labels) <= {"alertname", "rule", "severity", "target", "cluster", *FROM_TARGETS}
         assert alert.labels["target"] == NAME
         assert ALERT.validate_json(ALERT.dump_json(alert)) == alert
+        check_texts(json.loads(ALERT.dump_json(alert).decode()))
         assert (incident.state is State.RESOLVED) == (incident.resolved_at is not None)
 
 
 def check_outputs(house: House, snapshot: Snapshot) -> None:
     house.service.last = {NAME: snapshot}
     DiagnosisBody.model_validate(strict_json(asked(house, "/diagnose", "application/json")))
-    for path in ("/incidents", "/targets"):
-        strict_json(asked(house, path, "application/json"))
+    for path in ("/diagnose", "/incidents", "/targets", "/rules", "/readyz"):
+        check_texts(strict_json(asked(house, path, "application/json")))
     told = asked(house, "/diagnose?format=text", "text/plain").body.decode()
     assert all(letter.isprintable() or letter == "\n" for letter in told)
     assert NAME in told
     assert SCRIPT not in asked(house, "/", "text/html").body.decode()
     check_metrics(house, asked(house, "/metrics", "text/plain").body.decode())
+
+
+def check_texts(value: Any) -> None:
+    """No text that leaves holds what a terminal, a page or a pager takes for something else."""
+    if isinstance(value, str):
+        assert all(letter.isprintable() or letter == "\n" for letter in value), ascii(value)
+    elif isinstance(value, dict):
+        check_texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            check_texts(each)
 
 
 def asked(house: House, path: str, kind: str) -> Answer:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
@@ -44,13 +44,23 @@ def first_harmful(text: str) -> int | None:
 
 
 def one_line(text: str, most_characters: int = MOST_CHARACTERS) -> str:
-    """`text` of others on one line: all that is not printable is written out, the end cut off if too long."""
-    shown = text[:most_characters]
-    if not shown.isprintable():
-        shown = "".join(each if each.isprintable() else _escaped(each) for each in shown)
+    """`text` of others as `printable`, the end cut off if too long."""
+    shown = printable(text[:most_characters])
     # Written out, it is longer.
     cut = len(text) > most_characters or len(shown) > most_characters
     return shown[: most_characters - 3] + "..." if cut else shown
+
+
+def printable(text: str) -> str:
+    """`text` of others on one line: all that is not printable is written out, line feeds and tabs as well."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def printable_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels of others, each name and value printable."""
+    return {printable(name): printable(value) for name, value in labels.items()}
 
 
 def clean_values(value: object) -> object:
@@ -66,11 +76,6 @@ def clean_values(value: object) -> object:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
-
-
-def scalar_text(text: str) -> str:
-    """`text` with `?` for lone surrogates, which no encoder takes: one bad label must not cost a whole answer."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

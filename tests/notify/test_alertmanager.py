@@ -35,8 +35,8 @@ from watchdog.model import Key, Remedy, Severity, State
 from watchdog.notify.alert import (
     AlertBuilder,
     alert_name,
-    clean_labels,
     fingerprint,
+    fitting_labels,
     incident_url,
 )
 from watchdog.notify.outbox import Delivery, Outbox, Parcel, stop_all
@@ -126,8 +126,8 @@ def test_a_link_holds_whatever_the_key_holds() -> None:
 @given(strategies.dictionaries(strategies.text(max_size=5), strategies.text(max_size=2000), max_size=4))
 @hypothesis_settings(deadline=None, max_examples=50)
 def test_any_labels_become_labels_that_are_accepted(labels: dict[str, str]) -> None:
-    cleaned = clean_labels(labels)
-    assert clean_labels(cleaned) == cleaned
+    cleaned = fitting_labels(labels)
+    assert fitting_labels(cleaned) == cleaned
     for name, value in cleaned.items():
         assert name.isascii()
         assert name.isidentifier()

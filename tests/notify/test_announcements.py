@@ -170,9 +170,3 @@ def test_a_text_that_is_no_announcement_is_passed_over(text: str, caplog: pytest
     book = Announcements(AlertBuilder({}, ""), False, ledger)
     assert list(book.of_group("gpu-0")) == [FINGERPRINT]
     assert "announcement_unreadable" in caplog.text
-
-
-def test_a_name_that_no_encoder_takes_keeps_no_alert_from_being_sent() -> None:
-    with Pager(lambda: WALL) as pager, running(senders({"urls": [pager.url]})) as one:
-        one.observe([incident(target="gpu \ud800")], 0, WALL)
-        pager.wait_for(1)

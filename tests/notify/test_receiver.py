@@ -318,14 +318,6 @@ def test_what_json_cannot_say_is_not_passed_on() -> None:
     assert next_one.posts == []
 
 
-def test_a_lone_surrogate_goes_through_as_it_came() -> None:
-    odd = "\ud800"
-    payload = {"alerts": [{"labels": {"pod": odd}, "annotations": {"a": odd}}]}
-    with Inbox() as next_one:
-        receiver(target("gpu-0", pod="x"), forward_url=next_one.url).receive(payload, {}, WALL)
-        assert next_one.wait_for(1)[0].json == payload
-
-
 json_values = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=5),
     lambda inner: (

@@ -570,15 +570,6 @@ def test_what_is_no_incident_is_told_and_passed_over(
     assert "incident_unreadable" in caplog.text
 
 
-def test_text_that_no_encoder_takes_does_no_harm(store: Store, path: Path) -> None:
-    odd = "lone \ud800 surrogate"
-    store.record(began("r", target=odd))
-    store.checkpoint([incident("r", target=odd)], WALL, 0, targets=[odd])
-    assert len(store.timeline(Key("r", odd, "m", "0"))) == 2
-    store.ledger(odd).save({"x": "1"})
-    assert store.health.mode is Mode.DISK
-
-
 def test_the_lock_goes_with_the_store(store: Store, path: Path) -> None:
     store.close()
     lock_file = os.open(f"{path}.lock", os.O_RDWR)

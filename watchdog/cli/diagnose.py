@@ -150,7 +150,7 @@ class _WatchedServer:
 
 def _from_file(path: Path, rules: RuleSet) -> Snapshot:
     recording, scrapes = read(path)
-    last = replay(Target(recording.name, str(path)), scrapes, rules).last
+    last = replay(Target(recording.name, one_line(str(path))), scrapes, rules).last
     if last is None:
         raise RecordingError(f"{path}: there is no scrape in it")
     return last
@@ -171,7 +171,7 @@ def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: F
     for name, lines in limits.items():
         # The first line says this of a page already.
         for limit in (each for each in lines if each != ONE_PAGE):
-            line = f"{one_line(name)}: {limit}"
+            line = f"{name}: {limit}"
             say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 

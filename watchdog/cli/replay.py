@@ -66,7 +66,7 @@ def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> t
     recording, scrapes = read(file)
     if interval_seconds is not None:
         scrapes = thin(scrapes, interval_seconds)
-    target = Target(recording.name, str(file))
+    target = Target(recording.name, one_line(str(file)))
     with progress(f"replaying {recording.name}", None):
         return recording, replay(target, scrapes, rules)
 
@@ -107,9 +107,7 @@ def as_text(file: Path, recording: Recording, story: Replay) -> list[str]:
         return [f"{one_line(str(file))}: no scrape in it"]
     begin = story.timeline[0].wall
     lasted = story.timeline[-1].wall - begin
-    lines = [
-        f"{one_line(recording.name)}: {len(story.timeline)} scrapes over {clock_text(lasted)} from {_date(begin)}"
-    ]
+    lines = [f"{recording.name}: {len(story.timeline)} scrapes over {clock_text(lasted)} from {_date(begin)}"]
     for episode in sorted(story.episodes, key=lambda each: (each.firing_at, each.key)):
         lines += _episode_text(episode, begin)
     if not story.episodes:
@@ -124,7 +122,7 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     where = " ".join(episode.labels.get(name, "") for name in ("model_name", "engine")).strip()
     lines = [
         f"  {clock_text(episode.firing_at - begin)} {over:11} {episode.severity:8} {episode.key.rule}"
-        + (f" ({one_line(where)})" if where else "")
+        + (f" ({where})" if where else "")
         + role
     ]
     points = [episode.cause]
@@ -132,7 +130,7 @@ def _episode_text(episode: Episode, begin: float) -> list[str]:
     points += [f"do: {instruction(remedy)}" for remedy in episode.remedies]
     for point in points:
         lines += textwrap.wrap(
-            one_line(point),
+            point,
             WIDTH,
             initial_indent=" " * INDENT,
             subsequent_indent=" " * (INDENT + 2),

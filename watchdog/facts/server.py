@@ -10,6 +10,7 @@ from watchdog.facts.version import Engine, VersionRange, fingerprint, guess_engi
 from watchdog.history.layout import MOST_ENGINES, Layout
 from watchdog.history.names import PREFIX
 from watchdog.model import NO_LABELS, Expectations, ServerInfo, VllmIdentity
+from watchdog.text import printable_labels
 
 # fmt: off
 POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV pool holds.")
@@ -69,7 +70,7 @@ class KnownServer:
             return
         self._layout, self._info = layout, info
         self._configs = {
-            layout.owners.each[column][1] or "": layout.series[column].labels
+            layout.owners.each[column][1] or "": printable_labels(layout.series[column].labels)
             for column in layout.by_name.get(_CONFIG, ())[:MOST_ENGINES]
         }
         self._engines = max(1, len({layout.owners.parted(engine)[0] for _, engine in layout.subjects}))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from watchdog.history.names import CORE, spellings
 from watchdog.model import Series
+from watchdog.text import printable
 
 Owner = tuple[str | None, str | None]
 """The model's and the engine's name; None for one that a series does not tell."""
@@ -23,7 +24,7 @@ class Owners:
 
     Ray's node agents, federating servers and gateways show several vLLM servers on one page, told apart by labels of
     their own (`marks`, such as ReplicaId or pod). The engine of such a series is `engine@server`: a sum over servers
-    would be no one's batch and no one's pool.
+    would be no one's batch and no one's pool. Names are made printable here: from here they go everywhere.
     """
 
     each: tuple[Owner, ...]
@@ -43,14 +44,18 @@ def owners_of(series: Sequence[Series]) -> Owners:
     parts: dict[str, tuple[str, str]] = {}
     each: list[Owner] = []
     for one in series:
-        engine = one.labels.get("engine")
-        server = ",".join(one.labels[mark] for mark in marks if mark in one.labels)
+        engine, model = _printable(one.labels.get("engine")), _printable(_model_of(one.labels))
+        server = printable(",".join(one.labels[mark] for mark in marks if mark in one.labels))
         if server:
             named = f"{engine}@{server}" if engine else server
             parts[named] = (engine or "", server)
             engine = named
-        each.append((_model_of(one.labels), engine))
+        each.append((model, engine))
     return Owners(tuple(each), marks, parts)
+
+
+def _printable(name: str | None) -> str | None:
+    return None if name is None else printable(name)
 
 
 def _model_of(labels: Mapping[str, str]) -> str | None:

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy
 from watchdog.remedy.instruction import instruction
-from watchdog.text import scalar_text
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
 # What Alertmanager's own webhook says of an alert that has not ended.
@@ -58,7 +57,7 @@ class AlertBuilder:
             **incident.labels,
         }
         return Alert(
-            labels=clean_labels(
+            labels=fitting_labels(
                 self._external_labels | {name: each for name, each in identity.items() if each}
             ),
             annotations=self._annotations(incident),
@@ -74,7 +73,7 @@ class AlertBuilder:
             "description": "This alert always fires. Route it to a dead-man switch that pages when it stops.",
         }
         return Alert(
-            labels=clean_labels(self._external_labels | {"alertname": HEARTBEAT_NAME, "severity": "none"}),
+            labels=fitting_labels(self._external_labels | {"alertname": HEARTBEAT_NAME, "severity": "none"}),
             annotations=annotations,
             starts_at=started_at,
             ends_at=None,
@@ -96,13 +95,13 @@ class AlertBuilder:
             "remedy": remedies_text(incident.remedies),
             "runbook_url": self._runbook_url(incident),
         }
-        return {name: clean_annotation(text) for name, text in annotations.items() if text}
+        return {name: fitting_annotation(text) for name, text in annotations.items() if text}
 
     def _runbook_url(self, incident: Incident) -> str:
         """A path in our own documents is no link for a pager; our page of the rule says the same."""
         if incident.runbook.startswith(("http://", "https://")) or not self._external_url:
             return incident.runbook
-        return f"{self._external_url}/rules/{quote(scalar_text(incident.key.rule))}"
+        return f"{self._external_url}/rules/{quote(incident.key.rule)}"
 
 
 def alert_name(rule: str) -> str:
@@ -113,7 +112,7 @@ def alert_name(rule: str) -> str:
 
 def incident_url(external_url: str, key: Key) -> str:
     """The incident's page; empty where our own address is not known."""
-    return f"{external_url}/incidents/{quote(scalar_text(str(key)), safe='/')}" if external_url else ""
+    return f"{external_url}/incidents/{quote(str(key), safe='/')}" if external_url else ""
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
@@ -125,15 +124,14 @@ def fingerprint(labels: Mapping[str, str]) -> str:
     return f"{digest:016x}"
 
 
-def clean_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def fitting_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels that Alertmanager takes: names made valid, empty values dropped, long ones cut with a hash."""
     cleaned = ((_label_name(name), _label_value(value)) for name, value in labels.items())
     return {name: value for name, value in sorted(cleaned) if value}
 
 
-def clean_annotation(text: str) -> str:
-    """Text fit for an annotation: valid Unicode, and not longer than a pager can show."""
-    text = scalar_text(text[: MAX_ANNOTATION_CHARACTERS + 1])
+def fitting_annotation(text: str) -> str:
+    """Text fit for an annotation: not longer than a pager can show."""
     if len(text) <= MAX_ANNOTATION_CHARACTERS:
         return text
     return text[: MAX_ANNOTATION_CHARACTERS - 1] + "…"
@@ -176,8 +174,7 @@ def _label_name(name: str) -> str:
 
 
 def _label_value(value: str) -> str:
-    text = scalar_text(value)
-    if len(text) <= MAX_LABEL_CHARACTERS:
-        return text
+    if len(value) <= MAX_LABEL_CHARACTERS:
+        return value
     # The hash keeps two long values with the same start apart.
-    return text[: MAX_LABEL_CHARACTERS - 17] + "~" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return value[: MAX_LABEL_CHARACTERS - 17] + "~" + hashlib.sha256(value.encode()).hexdigest()[:16]

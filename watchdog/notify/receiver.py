@@ -14,11 +14,10 @@ from watchdog.http.endpoint import Endpoint
 from watchdog.http.post import Poster
 from watchdog.http.url import host_and_port
 from watchdog.model import Snapshot, Verdict
-from watchdog.notify.alert import clean_annotation, incident_url, remedies_text
+from watchdog.notify.alert import fitting_annotation, incident_url, remedies_text
 from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
 from watchdog.settings.model import ReceiverSettings, TargetSettings
-from watchdog.text import scalar_text
 
 _log = logging.getLogger(__name__)
 
@@ -155,8 +154,8 @@ class AlertReceiver:
             target=target,
             verdict=snapshot.verdict,
             lead=lead.key.rule,
-            cause=clean_annotation(f"{lead.title}. {lead.cause}".strip()),
-            remedy=clean_annotation(remedies_text(lead.remedies)) or None,
+            cause=fitting_annotation(f"{lead.title}. {lead.cause}".strip()),
+            remedy=fitting_annotation(remedies_text(lead.remedies)) or None,
             url=incident_url(self._external_url, lead.key) or None,
         )
 
@@ -252,7 +251,6 @@ def _enriched(
     ]
     if common and isinstance(payload.get("commonAnnotations"), dict):
         fuller["commonAnnotations"] = {**payload["commonAnnotations"], **dict(sorted(common))}
-    # Text that no encoder takes may be anywhere in it; escapes say it as it came.
     try:
         return json.dumps(fuller, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError):
@@ -267,7 +265,7 @@ def _annotations(answer: Received) -> dict[str, str]:
         "vllm_watchdog_remedy": [each.remedy for each in answer.targets if each.remedy],
         "vllm_watchdog_url": [each.url for each in answer.targets if each.url][:1],
     }
-    return {name: clean_annotation(" | ".join(each)) for name, each in texts.items() if each}
+    return {name: fitting_annotation(" | ".join(each)) for name, each in texts.items() if each}
 
 
 def _no_cause(snapshot: Snapshot) -> str:
@@ -279,7 +277,7 @@ def _no_cause(snapshot: Snapshot) -> str:
 
 
 def _short(text: str) -> str:
-    return scalar_text(text[:_CHARACTERS_KEPT])
+    return text[:_CHARACTERS_KEPT]
 
 
 def _received_in(ledger: Ledger, keep: int) -> dict[str, Received]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
@@ -11,7 +10,6 @@ from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.model import (
     BlindRule,
     Incident,
-    LatencyShare,
     Limit,
     Readings,
     Severity,
@@ -23,8 +21,8 @@ from watchdog.model import (
     Verdict,
 )
 from watchdog.notify.receiver import Answer, Received
-from watchdog.rule.rule import RemedyRule, Rule
-from watchdog.text import EARLIEST_WALL, LATEST_WALL, scalar_text, timestamp
+from watchdog.rule.rule import Rule
+from watchdog.text import EARLIEST_WALL, LATEST_WALL, timestamp
 
 WORST_FIRST = (Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.STARTING, Verdict.HEALTHY)
 RFC3339 = "RFC 3339, UTC"
@@ -33,22 +31,25 @@ RFC3339 = "RFC 3339, UTC"
 class Body(BaseModel):
     """A part of an answer. Numbers that are not known, and those JSON cannot write, are null."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), from_attributes=True)
 
 
-def _as_it_is(value: Any, check: ValidatorFunctionWrapHandler) -> float:
-    """A bound stays one, so that the text can say `>= 10 s`; the model would make a plain float of it."""
-    return value if isinstance(value, Bound) else float(check(value))
+def _finite(value: Any, check: ValidatorFunctionWrapHandler) -> float | None:
+    """None for what JSON cannot write; a bound stays one, so that the text can say `>= 10 s`."""
+    number = check(value)
+    if number is None or not math.isfinite(number):
+        return None
+    return value if isinstance(value, Bound) else float(number)
 
 
-Reading = Annotated[float, WrapValidator(_as_it_is)]
+Number = Annotated[float | None, WrapValidator(_finite)]
 
 
 class EvidenceBody(Body):
     """A clause of the rule that holds, with the values that made it hold."""
 
     clause: str = Field(description="The clause as the rule has it.")
-    values: dict[str, float | None] = Field(description="Its signals and their values; null where unknown.")
+    values: dict[str, Number] = Field(description="Its signals and their values; null where unknown.")
     text: str = Field(description="The clause with its values, for people.")
 
 
@@ -101,9 +102,9 @@ class VllmBody(Body):
 class LatencyShareBody(Body):
     """A part of the mean request."""
 
-    seconds: float | None = Field(description="Mean time a request spent in it.")
-    share: float | None = Field(description="Its share of the whole request (0 to 1).")
-    share_of_ttft: float | None = Field(description="Its share of the time to first token; null for none.")
+    seconds: Number = Field(description="Mean time a request spent in it.")
+    share: Number = Field(description="Its share of the whole request (0 to 1).")
+    share_of_ttft: Number = Field(description="Its share of the time to first token; null for none.")
 
 
 class ReadingsBody(Body):
@@ -114,8 +115,8 @@ class ReadingsBody(Body):
     limit: str = Field(
         description="What bounds throughput now, as the rule says that holds; none where nothing waits, else unknown."
     )
-    limit_share: float | None = Field(description="The share of the window in which it did (0 to 1).")
-    values: dict[str, Reading | None] = Field(description="Readings by name, the unit in the name.")
+    limit_share: Number = Field(description="The share of the window in which it did (0 to 1).")
+    values: dict[str, Number] = Field(description="Readings by name, the unit in the name.")
     at_least: list[str] = Field(
         default_factory=list,
         description="Readings whose value is only a lower bound: they lie beyond their histogram's last bucket.",
@@ -183,7 +184,7 @@ class TargetStatusBody(Body):
     scrapes: int = Field(description="Scrapes since we started.")
     failures: dict[str, int] = Field(description="Failed scrapes by reason.")
     last_success: str | None = Field(description=f"The last good scrape ({RFC3339}).")
-    scrape_seconds: float | None = Field(description="How long the last scrape took.")
+    scrape_seconds: Number = Field(description="How long the last scrape took.")
     samples: int = Field(description="Samples in the last page.")
     failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
 
@@ -333,27 +334,14 @@ class ErrorBody(Body):
     error: ErrorDetail = Field(description="The error.")
 
 
-def plain(value: Any) -> Any:
-    """Dataclass values as what JSON can hold: NaN and infinity are None, lone surrogates become `?`."""
-    if isinstance(value, str):
-        return scalar_text(value.value if isinstance(value, Enum) else value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {scalar_text(str(key)): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value
-
-
 def received_body(answer: Answer) -> ReceivedBody:
     """The answer to Alertmanager's webhook."""
-    return ReceivedBody.model_validate(answer, from_attributes=True)
+    return ReceivedBody.model_validate(answer)
 
 
 def kept_alert_body(received: Received) -> KeptAlertBody:
     """An alert of others with the diagnosis of then."""
-    answered = AnsweredAlertBody.model_validate(received, from_attributes=True)
+    answered = AnsweredAlertBody.model_validate(received)
     return KeptAlertBody(received_at=time_text(received.wall), **dict(answered))
 
 
@@ -395,33 +383,22 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
     """One target as of its last snapshot; `wall` is now, for the age."""
     if snapshot is None:
         return _unread(target)
-    vllm = snapshot.vllm
     return TargetBody(
-        name=scalar_text(target.name),
-        url=scalar_text(target.url),
+        name=target.name,
+        url=target.url,
         up=snapshot.up,
         verdict=snapshot.verdict,
         scrape_age_seconds=_age(snapshot, wall),
         failure=_failure(snapshot),
-        vllm=VllmBody.model_validate(
-            plain(
-                {
-                    "version": vllm.version,
-                    "bracket": vllm.bracket,
-                    "engine": vllm.engine,
-                    "models": vllm.models,
-                    "config": vllm.config,
-                }
-            )
-        ),
+        vllm=VllmBody.model_validate(snapshot.vllm),
         lead=snapshot.lead.rule if snapshot.lead else None,
-        lead_key=scalar_text(str(snapshot.lead)) if snapshot.lead else None,
+        lead_key=str(snapshot.lead) if snapshot.lead else None,
         incidents=[incident_body(incident) for incident in snapshot.incidents],
         latency_budget=_budget(_leading(snapshot)),
         readings=[_readings_body(readings) for readings in snapshot.readings],
         blind=[_blind(blind) for blind in snapshot.blind],
-        notes=plain(snapshot.notes),
-        hints=plain(snapshot.hints),
+        notes=list(snapshot.notes),
+        hints=list(snapshot.hints),
     )
 
 
@@ -445,14 +422,14 @@ class TargetBodies:
 def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
     """How the scrapes of one target go."""
     return TargetStatusBody(
-        name=scalar_text(target.name),
-        url=scalar_text(target.url),
+        name=target.name,
+        url=target.url,
         up=snapshot.up if snapshot else None,
         verdict=snapshot.verdict if snapshot else Verdict.STARTING,
         scrapes=snapshot.scrapes if snapshot else 0,
-        failures=plain(snapshot.failures) if snapshot else {},
+        failures={str(reason): count for reason, count in snapshot.failures.items()} if snapshot else {},
         last_success=time_text(snapshot.last_success_wall) if snapshot else None,
-        scrape_seconds=plain(snapshot.scrape_took_seconds) if snapshot else None,
+        scrape_seconds=snapshot.scrape_took_seconds if snapshot else None,
         samples=snapshot.scrape_samples if snapshot else 0,
         failure=_failure(snapshot) if snapshot else None,
     )
@@ -461,29 +438,24 @@ def status_body(target: Target, snapshot: Snapshot | None) -> TargetStatusBody:
 def incident_body(incident: Incident) -> IncidentBody:
     """One incident."""
     return IncidentBody(
-        key=scalar_text(str(incident.key)),
-        rule=scalar_text(incident.key.rule),
-        title=scalar_text(incident.title),
+        key=str(incident.key),
+        rule=incident.key.rule,
+        title=incident.title,
         severity=incident.severity,
         state=incident.state,
         unknown=incident.unknown,
         ending=incident.ending,
-        labels=plain(incident.labels),
+        labels=dict(incident.labels),
         since=time_text(incident.pending_since),
         firing_since=time_text(incident.firing_since),
         resolved_at=time_text(incident.resolved_at),
-        cause=scalar_text(incident.cause),
+        cause=incident.cause,
         evidence=_evidence(incident),
-        symptoms=plain(incident.symptoms),
-        explained_by=plain(incident.explained_by),
-        remedies=[
-            RemedyBody.model_validate(
-                plain({name: getattr(remedy, name) for name in RemedyBody.model_fields})
-            )
-            for remedy in incident.remedies
-        ],
-        unhelpful=plain(incident.unhelpful),
-        runbook=scalar_text(incident.runbook),
+        symptoms=list(incident.symptoms),
+        explained_by=list(incident.explained_by),
+        remedies=[RemedyBody.model_validate(remedy) for remedy in incident.remedies],
+        unhelpful=list(incident.unhelpful),
+        runbook=incident.runbook,
     )
 
 
@@ -495,7 +467,7 @@ def transition_body(transition: Transition) -> TransitionBody:
         before=transition.before,
         state=incident.state,
         severity=incident.severity,
-        cause=scalar_text(incident.cause),
+        cause=incident.cause,
         evidence=_evidence(incident),
     )
 
@@ -504,31 +476,28 @@ def rule_body(rule: Rule) -> RuleBody:
     """One rule as it is used now, overrides included."""
     return RuleBody(
         id=rule.id,
-        title=scalar_text(rule.title),
+        title=rule.title,
         severity=rule.severity,
         scope=rule.scope,
         for_seconds=rule.for_seconds,
         keep_firing_seconds=rule.keep_firing_seconds,
-        when=[scalar_text(clause.text) for clause in rule.when],
-        unless=[scalar_text(clause.text) for clause in rule.unless],
-        parameters={
-            name: ParameterBody(value=each.value, unit=scalar_text(each.unit), why=scalar_text(each.why))
-            for name, each in rule.parameters.items()
-        },
+        when=[clause.text for clause in rule.when],
+        unless=[clause.text for clause in rule.unless],
+        parameters={name: ParameterBody.model_validate(each) for name, each in rule.parameters.items()},
         explains=list(rule.explains),
         limit=rule.limit,
-        cause=scalar_text(str(rule.cause)),
-        remedies=[_rule_remedy(remedy) for remedy in rule.remedies],
-        unhelpful=plain(rule.unhelpful),
-        false_positives=plain(rule.false_positives),
-        references=plain(rule.references),
+        cause=str(rule.cause),
+        remedies=[RuleRemedyBody.model_validate(remedy) for remedy in rule.remedies],
+        unhelpful=list(rule.unhelpful),
+        false_positives=list(rule.false_positives),
+        references=list(rule.references),
     )
 
 
 def _unread(target: Target) -> TargetBody:
     return TargetBody(
-        name=scalar_text(target.name),
-        url=scalar_text(target.url),
+        name=target.name,
+        url=target.url,
         up=None,
         verdict=Verdict.STARTING,
         scrape_age_seconds=None,
@@ -555,14 +524,11 @@ def _age(snapshot: Snapshot, wall: float) -> float | None:
 
 def _failure(snapshot: Snapshot) -> FailureBody | None:
     failure = snapshot.failure
-    return FailureBody(reason=failure.reason, detail=scalar_text(failure.detail)) if failure else None
+    return FailureBody(reason=failure.reason, detail=failure.detail) if failure else None
 
 
 def _evidence(incident: Incident) -> list[EvidenceBody]:
-    return [
-        EvidenceBody(clause=scalar_text(each.clause), values=plain(each.values), text=scalar_text(each.text))
-        for each in incident.evidence
-    ]
+    return [EvidenceBody.model_validate(each) for each in incident.evidence]
 
 
 def _leading(snapshot: Snapshot) -> Readings | None:
@@ -574,22 +540,16 @@ def _leading(snapshot: Snapshot) -> Readings | None:
 
 def _budget(readings: Readings | None) -> dict[str, LatencyShareBody]:
     budget = readings.latency_budget if readings else {}
-    return {scalar_text(phase): _share(share) for phase, share in budget.items()}
-
-
-def _share(share: LatencyShare) -> LatencyShareBody:
-    return LatencyShareBody(
-        seconds=plain(share.seconds), share=plain(share.share), share_of_ttft=plain(share.share_of_ttft)
-    )
+    return {phase: LatencyShareBody.model_validate(share) for phase, share in budget.items()}
 
 
 def _readings_body(readings: Readings) -> ReadingsBody:
     return ReadingsBody(
-        model_name=scalar_text(readings.subject.model_name),
-        engine=scalar_text(readings.subject.engine),
-        limit=scalar_text(readings.limit),
-        limit_share=plain(readings.limit_share),
-        values=plain(readings.values),
+        model_name=readings.subject.model_name,
+        engine=readings.subject.engine,
+        limit=readings.limit,
+        limit_share=readings.limit_share,
+        values=dict(readings.values),
         at_least=_names_of(AtLeast, readings),
         at_most=_names_of(AtMost, readings),
         latency_budget=_budget(readings),
@@ -597,23 +557,12 @@ def _readings_body(readings: Readings) -> ReadingsBody:
 
 
 def _names_of(kind: type[Bound], readings: Readings) -> list[str]:
-    return [scalar_text(name) for name, value in readings.values.items() if isinstance(value, kind)]
+    return [name for name, value in readings.values.items() if isinstance(value, kind)]
 
 
 def _blind(blind: BlindRule) -> BlindBody:
-    return BlindBody(
-        rule=scalar_text(blind.rule), labels=_subject_labels(blind.subject), missing=plain(blind.missing)
-    )
+    return BlindBody(rule=blind.rule, labels=_subject_labels(blind.subject), missing=list(blind.missing))
 
 
 def _subject_labels(subject: Subject) -> dict[str, str]:
-    return {name: scalar_text(value) for name, value in subject._asdict().items() if value}
-
-
-def _rule_remedy(remedy: RemedyRule) -> RuleRemedyBody:
-    return RuleRemedyBody(
-        action=scalar_text(str(remedy.action)),
-        flag=remedy.flag,
-        why=scalar_text(str(remedy.why)),
-        price=scalar_text(str(remedy.price)),
-    )
+    return {name: value for name, value in subject._asdict().items() if value}

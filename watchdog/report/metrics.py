@@ -16,7 +16,6 @@ from watchdog.model import Incident, Reason, Scope, Snapshot, State, Subject, Ta
 from watchdog.notify.outbox import Statistics
 from watchdog.rule.rule import Rule
 from watchdog.rule.rule_set import RuleSet
-from watchdog.text import scalar_text
 
 PREFIX = "vllm_watchdog_"
 MAX_LABEL_CHARACTERS = 200
@@ -146,9 +145,8 @@ class _Counter(_Series):
 
 
 def label_value(text: str) -> str:
-    """`text` as a label: UTF-8 for certain (one bad label would cost the whole page), of bounded length."""
-    shown = scalar_text(text)
-    return shown if len(shown) <= MAX_LABEL_CHARACTERS else shown[: MAX_LABEL_CHARACTERS - 3] + "..."
+    """`text` as a label, of bounded length."""
+    return text if len(text) <= MAX_LABEL_CHARACTERS else text[: MAX_LABEL_CHARACTERS - 3] + "..."
 
 
 def _cycles(figures: Figures) -> Iterator[Metric]:

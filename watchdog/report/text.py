@@ -15,7 +15,7 @@ from watchdog.report.bodies import (
     RemedyBody,
     TargetBody,
 )
-from watchdog.text import one_line, quantity_text, seconds_text
+from watchdog.text import quantity_text, seconds_text
 
 WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
@@ -80,7 +80,7 @@ def target_text(
     """
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
-    lines = [one_line(_headline(body, lead, starting.get(body.name, TOO_SHORT)))]
+    lines = [_headline(body, lead, starting.get(body.name, TOO_SHORT))]
     if body.failure:
         why = failure_text(body.failure.reason, body.failure.detail)
         lines += _row("scrape", f"{body.url} failed: {why}", width)
@@ -354,6 +354,4 @@ def _row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:
 
 
 def _wrapped(text: str, width: int, first: str = "", rest: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        one_line(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-    )
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -198,6 +198,7 @@ def _factor(value: Any) -> float:
 
 _STRING, _DECIMAL = WithJsonSchema({"type": "string"}), WithJsonSchema({"type": "number"})
 Text = Annotated[str, BeforeValidator(_text)]
+Title = Annotated[Text, AfterValidator(lambda text: " ".join(text.split()))]
 Written = Annotated[str, PlainValidator(_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Decimal = Annotated[float, PlainValidator(_decimal), _DECIMAL]
 NumberOrBound = Annotated[
@@ -298,7 +299,7 @@ class RulePart(_Part):
     id: Annotated[str, _matching(ID, "an id: words of a-z and 0-9 with a hyphen between")] = Field(
         description="Words with hyphens between; the file's name without .yaml."
     )
-    title: Text = Field(description="The cause in a few words.")
+    title: Title = Field(description="The cause in a few words.")
     severity: Severity = Field(description="critical, warning or info.")
     like: dict[RememberedName, Factor] = Field(
         {}, description="What makes a stretch of the past comparable: factors by signal."

@@ -16,6 +16,7 @@ from typing import IO, Self
 
 from watchdog.errors import RecordingError
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
+from watchdog.text import one_line
 
 DEFAULT_INTERVAL_SECONDS = 5.0
 # A page may have 16 MiB and JSON may double it.
@@ -67,7 +68,8 @@ def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
     interval_seconds = _number(meta.get("interval_s", DEFAULT_INTERVAL_SECONDS), "interval_s", f"{path}:1")
     if interval_seconds <= 0:
         raise RecordingError(f"{path}:1: interval_s: a number above 0 was expected")
-    recording = Recording(str(meta.get("name") or _bare_name(path)), meta, interval_seconds, phases)
+    name = one_line(str(meta.get("name") or _bare_name(path)))
+    recording = Recording(name, meta, interval_seconds, phases)
     return recording, _read_rows(path, _server_info(meta))
 
 
@@ -232,7 +234,7 @@ def _bytes(text: str) -> bytes:
 def _failure(row: Mapping[str, object], status: int, text: str, place: str) -> Failure | None:
     error = row.get("error")
     detail = str(error) if error else f"HTTP status {status}" if status else "no answer"
-    detail = " ".join(detail.split())[:300]
+    detail = one_line(" ".join(detail.split()), 300)
     if "reason" in row:
         try:
             reason = Reason(str(row["reason"]))
@@ -260,7 +262,7 @@ def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:
         raise RecordingError(f"{path}:1: phases: a list of objects with label, start and end was expected")
     return tuple(
         Phase(
-            str(phase.get("label", "")),
+            one_line(str(phase.get("label", ""))),
             _number(phase.get("start"), "start of a phase", f"{path}:1"),
             _number(phase.get("end"), "end of a phase", f"{path}:1"),
         )
@@ -271,9 +273,9 @@ def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:
 def _server_info(meta: Mapping[str, object]) -> ServerInfo:
     version, length, models = meta.get("vllm_version"), meta.get("max_model_len"), meta.get("models")
     return ServerInfo(
-        version if isinstance(version, str) else None,
+        one_line(version) if isinstance(version, str) else None,
         length if isinstance(length, int) and not isinstance(length, bool) else None,
-        tuple(map(str, models)) if isinstance(models, list) else (),
+        tuple(one_line(str(model)) for model in models) if isinstance(models, list) else (),
     )
 
 
@@ -286,7 +288,7 @@ def _read_pages(path: Path, files: list[Path]) -> tuple[Recording, Iterator[Scra
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
     gaps = sorted(after - before for before, after in pairwise(times))
     interval_seconds = gaps[len(gaps) // 2] if gaps else DEFAULT_INTERVAL_SECONDS
-    recording = Recording(_bare_name(path), MappingProxyType({}), interval_seconds, ())
+    recording = Recording(one_line(_bare_name(path)), MappingProxyType({}), interval_seconds, ())
     return recording, _page_scrapes(files, times)
 
 

@@ -40,12 +40,12 @@ from watchdog.http.url import (
 from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
 from watchdog.schema import Duration, Text
 from watchdog.settings.sources import CommandLine, Environment, File, Layers
-from watchdog.settings.values import parse_vllm_args, plain_number, printable
+from watchdog.settings.values import on_one_line, parse_vllm_args, plain_number
 
 Number = Annotated[float, BeforeValidator(plain_number)]
 Count = Annotated[int, BeforeValidator(plain_number)]
 Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]
-Line = Annotated[Text, AfterValidator(printable), Field(max_length=2048)]
+Line = Annotated[Text, AfterValidator(on_one_line), Field(max_length=2048)]
 LabelName = Annotated[Text, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
 Url = Annotated[Text, AfterValidator(checked_url)]
 

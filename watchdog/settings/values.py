@@ -18,7 +18,7 @@ def plain_number(value: Any) -> Any:
     return value
 
 
-def printable(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Refuse text of more than one line and control characters."""
     if not text.isprintable():
         raise ValueError("must not hold control characters or line breaks")

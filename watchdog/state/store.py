@@ -1,6 +1,5 @@
 """The memory that survives a restart: incidents, their changes of state with evidence, and what was sent."""
 
-import json
 import logging
 import secrets
 import sqlite3
@@ -12,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
 
 from watchdog.model import Incident, Key, State, Transition
 from watchdog.state.database import Database, Health
-from watchdog.text import scalar_text
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +137,7 @@ class Store:
         for clause, value in (("changed_at >= ?", since), ("state = ?", state), ("rule = ?", rule)):
             if value is not None:
                 clauses.append(clause)
-                values.append(scalar_text(value) if isinstance(value, str) else value)
+                values.append(value)
         where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
         statement = f"SELECT body FROM incidents {where} ORDER BY changed_at DESC, id LIMIT ?"  # noqa: S608
         values.append(max(0, min(limit, self._max_incidents)))
@@ -203,7 +200,7 @@ class StoreLedger:
 
     def __init__(self, database: Database, sender: str) -> None:
         self._database = database
-        self._sender = scalar_text(sender)
+        self._sender = sender
 
     def load(self) -> Mapping[str, str]:
         """All that is kept."""
@@ -261,8 +258,8 @@ def _write(
         (
             identity,
             _text(incident.key),
-            scalar_text(incident.key.rule),
-            scalar_text(incident.key.target),
+            incident.key.rule,
+            incident.key.target,
             str(incident.state),
             changed_at,
             incident.resolved_at if incident.state is State.RESOLVED else None,
@@ -296,7 +293,7 @@ def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) ->
 
 def _drop_pending(connection: sqlite3.Connection, targets: Collection[str], present: Collection[str]) -> None:
     rows = connection.execute("SELECT id, key, target FROM incidents WHERE state = 'pending'").fetchall()
-    names = {scalar_text(target) for target in targets}
+    names = set(targets)
     gone = [(each,) for each, key, target in rows if target in names and key not in present]
     connection.executemany("DELETE FROM incidents WHERE id = ?", gone)
 
@@ -348,11 +345,7 @@ def _ended_lately(connection: sqlite3.Connection, around: float) -> tuple[Incide
 
 def _body(incident: Incident) -> str:
     """The incident as JSON; numbers that JSON does not have become null."""
-    try:
-        return _INCIDENT.dump_json(incident).decode()
-    except PydanticSerializationError:
-        # Half of a surrogate pair somewhere in its texts: it is kept with a `?` there.
-        return scalar_text(json.dumps(_INCIDENT.dump_python(incident, mode="json"), ensure_ascii=False))
+    return _INCIDENT.dump_json(incident).decode()
 
 
 def _loaded(body: str) -> Incident | None:
@@ -365,4 +358,4 @@ def _loaded(body: str) -> Incident | None:
 
 
 def _text(key: Key | str) -> str:
-    return scalar_text(str(key))
+    return str(key)

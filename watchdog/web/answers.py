@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from fastapi.responses import Response
 
 from watchdog.report.bodies import Body, ErrorBody, ErrorDetail
-from watchdog.text import scalar_text
 
 SAFE_HEADERS = {
     "cache-control": "no-store",
@@ -46,7 +45,5 @@ def error_response(
     status: int, message: str, reason: str = "", headers: Mapping[str, str] | None = None
 ) -> BodyResponse:
     """An error in the one shape; `reason` follows from the status where none is given."""
-    detail = ErrorDetail(
-        status=status, reason=reason or REASONS.get(status, "error"), message=scalar_text(message)[:1000]
-    )
+    detail = ErrorDetail(status=status, reason=reason or REASONS.get(status, "error"), message=message[:1000])
     return BodyResponse(ErrorBody(error=detail), status, headers)

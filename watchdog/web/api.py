@@ -35,7 +35,6 @@ from watchdog.report.bodies import (
     diagnosis_body,
     incident_body,
     kept_alert_body,
-    plain,
     received_body,
     rule_body,
     status_body,
@@ -43,7 +42,7 @@ from watchdog.report.bodies import (
 )
 from watchdog.report.text import diagnosis_text
 from watchdog.settings.model import Settings
-from watchdog.text import duration_seconds, nearest, scalar_text
+from watchdog.text import clean_values, duration_seconds, nearest, one_line
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
 from watchdog.web.guard import Guard
@@ -157,7 +156,7 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         """Answers from the last scrape of each target and never waits for the next."""
         body = _diagnosis(state, bodies, parameters.target, wall())
         if parameters.format is Form.TEXT:
-            return PlainTextResponse(scalar_text(diagnosis_text(body)))
+            return PlainTextResponse(diagnosis_text(body))
         return BodyResponse(body)
 
 
@@ -200,7 +199,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         key: Annotated[str, Path(description="rule/target/model_name/engine, `-` where a part is empty.")],
     ) -> Response:
         """As JSON; as a page where the caller prefers HTML, since links in alerts lead here."""
-        live = next((each for each in _live(state) if scalar_text(str(each.key)) == key), None)
+        live = next((each for each in _live(state) if str(each.key) == key), None)
         timeline = list(state.history.timeline(key)) if state.history else []
         incident = live or (timeline[-1].incident if timeline else None)
         if incident is None:
@@ -294,7 +293,7 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         waits = list(_not_ready(state))
         if waits:
             return error_response(503, "; ".join(waits), "not_ready")
-        return BodyResponse(HealthBody(status="ok", notes=plain((*settings.warnings, *_odd(state)))))
+        return BodyResponse(HealthBody(status="ok", notes=[*settings.warnings, *_odd(state)]))
 
     # Brings the error's model into the document, where the other routes refer to it.
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": ErrorBody, "description": "Not now."}}
@@ -427,7 +426,7 @@ async def _json_object(request: Request, max_bytes: int) -> Mapping[str, Any]:
         if len(body) > max_bytes:
             raise HTTPException(413, f"a request body may have {max_bytes} bytes at most")
     try:
-        payload = plain(json.loads(bytes(body), parse_constant=_no_constant))
+        payload = clean_values(json.loads(bytes(body), parse_constant=_no_constant))
     except (ValueError, RecursionError):
         raise HTTPException(422, "the body is not valid JSON") from None
     if not isinstance(payload, dict):
@@ -455,7 +454,8 @@ _WORDS = {
 def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for this type alone)
     faults = [
-        f"{'.'.join(map(str, fault['loc'][1:]))}: {_parameter_fault(fault)}" for fault in error.errors()
+        f"{one_line('.'.join(map(str, fault['loc'][1:])), 200)}: {_parameter_fault(fault)}"
+        for fault in error.errors()
     ]
     return error_response(422, "; ".join(faults))
 

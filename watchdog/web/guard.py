@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from watchdog.settings.model import WebSettings
-from watchdog.text import scalar_text
+from watchdog.text import one_line
 from watchdog.web.answers import SAFE_HEADERS, error_response
 from watchdog.web.auth import Door
 
@@ -65,7 +65,7 @@ class Guard:
         if not self._hosts.allows(headers.get("host", "")):
             return error_response(
                 400,
-                f"we do not answer to the name {scalar_text(_host_name(headers['host']))[:100]!r}; "
+                f"we do not answer to the name '{one_line(_host_name(headers['host']), 100)}'; "
                 "add it to web.allowed_hosts if it is ours",
                 "host_not_allowed",
             )

@@ -10,7 +10,7 @@ from watchdog import __version__
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
-from watchdog.text import quantity_text, scalar_text, seconds_text
+from watchdog.text import quantity_text, seconds_text
 
 REFRESH_SECONDS = 5
 
@@ -62,4 +62,4 @@ def _page(template: str, **values: object) -> Response:
         f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return HTMLResponse(scalar_text(content), headers={"content-security-policy": policy})
+    return HTMLResponse(content, headers={"content-security-policy": policy})
