@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watchdog.history.number import AtLeast, AtMost
@@ -136,6 +136,7 @@ def test_what_would_harm_a_reader_is_written_out(text: str, cleaned: str) -> Non
 
 
 @given(st.text(st.characters()))
+@settings(deadline=None)
 def test_cleaned_text_can_be_encoded_and_holds_no_control(text: str) -> None:
     cleaned = clean(text)
     cleaned.encode()
@@ -145,6 +146,7 @@ def test_cleaned_text_can_be_encoded_and_holds_no_control(text: str) -> None:
 
 
 @given(st.text(st.characters()), st.integers(3, 50))
+@settings(deadline=None)
 def test_one_line_is_printable_and_bounded(text: str, most: int) -> None:
     line = one_line(text, most)
     assert line.isprintable()

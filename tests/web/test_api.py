@@ -3,19 +3,12 @@
 import math
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given
-from hypothesis import settings as hypothesis_settings
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.a_service import (
     NOW,
@@ -49,7 +42,6 @@ from watchdog.report.bodies import TargetBodies, diagnosis_body, time_text, wors
 from watchdog.report.text import diagnosis_text, label, reading_label
 from watchdog.settings.model import ReceiverSettings, Settings, TargetSettings
 from watchdog.text import quantity_text
-from watchdog.web.api import create_app
 from watchdog.web.page import diagnosis_page
 
 KEY = "kv-pool-exhausted/chat/meta/llama-8b/0"
@@ -668,40 +660,3 @@ def test_the_document_describes_every_answer(site: Site[AService]) -> None:
             assert described.get("description"), f"{name}.{field} has no description"
     for path in ("/docs", "/redoc"):
         assert site.ask(path).status == 404
-
-
-def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
-    """Right and wrong requests made from the document: no 5xx, no undescribed answer, nothing wrong let pass."""
-    service = a_service(
-        tmp_path,
-        recorded("kv-pool-exhausted", tmp_path),
-        recorded("dp-imbalance", tmp_path),
-        recorded("idle", tmp_path),
-        snapshot("chat"),
-        down("batch"),
-    )
-    service.history = History((Transition(incident(), State.PENDING, NOW - 200),))
-    app = create_app(service, web(reload_endpoint=True), lambda: NOW)
-    refused = {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 413, 414, 415, 422]}}
-    config = schemathesis.Config.from_dict({"checks": refused})
-    document = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
-    operations = [found.ok() for found in document.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 15
-    for operation in operations:
-        examples = 6 if operation.query or operation.path_parameters or operation.body else 1
-        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-
-            @given(case=operation.as_strategy(generation_mode=mode))
-            @hypothesis_settings(
-                max_examples=examples,
-                deadline=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def answers(case: schemathesis.Case[Any]) -> None:
-                # Of `since` the document says in words what it may be, so made-up text is rightly refused.
-                excluded: list[Any] = [positive_data_acceptance] if "since" in (case.query or {}) else []
-                case.call_and_validate(excluded_checks=excluded)
-
-            with suppress(hypothesis.errors.Unsatisfiable):  # nothing can be wrong where nothing is asked
-                answers()
