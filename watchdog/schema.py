@@ -16,7 +16,7 @@ LONGEST_SECONDS = 366 * 86400.0
 
 
 def text(value: Any) -> Any:
-    """Refuse what is no text to every reader of YAML; what is no scalar is handed back for the field to refuse."""
+    """Refuses what is no text to every reader of YAML; what is no scalar is handed back for the field to refuse."""
     if isinstance(value, Word) and not value.is_text:
         raise PydanticCustomError(
             "text_ambiguous", "must be text, in quotes where it looks like something else"

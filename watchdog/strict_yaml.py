@@ -131,11 +131,11 @@ class YamlFile:
         return value
 
     def forget(self) -> None:
-        """Drop the tree."""
+        """Drops the tree."""
         self._root, self._lines = None, []
 
     def fault(self, path: Path | None, text: str, hint: str = "", offset: int | None = None) -> None:
-        """Note a fault: of the file (None), at a path, or `offset` characters into the text at a path."""
+        """Notes a fault: of the file (None), at a path, or `offset` characters into the text at a path."""
         if path is None:
             self._note(None, text, hint)
             return

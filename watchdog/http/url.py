@@ -10,7 +10,7 @@ HIDDEN = "***"
 
 
 def checked_url(url: str) -> str:
-    """Refuse what is no plain http(s) URL; the text of the fault never repeats the URL."""
+    """Refuses what is no plain http(s) URL; the text of the fault never repeats the URL."""
     if not url.isprintable() or "\\" in url or any(letter.isspace() for letter in url):
         raise ValueError("must be a URL without blanks, backslashes or control characters")
     if len(url) > 2048:

@@ -50,26 +50,26 @@ class Wire:
         self._max_header_bytes = 0
 
     def begin(self, seconds: float, max_header_bytes: int) -> None:
-        """Start an exchange that has this many seconds from now on."""
+        """Starts an exchange that has this many seconds from now on."""
         self.stage = Stage.RESOLVING
         self._ends_at = time.monotonic() + seconds
         self._max_header_bytes = max_header_bytes
         self.begin_attempt()
 
     def begin_attempt(self) -> None:
-        """Start one request of the exchange, maybe the second, within the same deadline."""
+        """Starts one request of the exchange, maybe the second, within the same deadline."""
         self.fresh = False
         self.received_bytes = 0
 
     def remaining_seconds(self) -> float:
-        """Tell what is left; raises TimeoutError where nothing is, or where the exchange was stopped."""
+        """Tells what is left; raises TimeoutError where nothing is, or where the exchange was stopped."""
         seconds = self._ends_at - time.monotonic()
         if seconds <= 0 or self.stopped:
             raise TimeoutError("the deadline has passed")
         return seconds
 
     def resolve(self, host: str, port: int) -> None:
-        """Look the name up; raises OSError (gaierror), UnicodeError or TimeoutError."""
+        """Looks the name up; raises OSError (gaierror), UnicodeError or TimeoutError."""
         self.stage = Stage.RESOLVING
         self.addresses = self._lookup.addresses(host, port, self.remaining_seconds())
         self.stage = Stage.WAITING
@@ -80,7 +80,7 @@ class Wire:
         return self.peer is None or any(address[4][0] == self.peer for address in self.addresses)
 
     def connect(self) -> socket.socket:
-        """Connect to the first address that answers; the socket is armed for a handshake to follow."""
+        """Connects to the first address that answers; the socket is armed for a handshake to follow."""
         self.stage = Stage.CONNECTING
         self.fresh = True
         connection = self._first_that_answers()
@@ -92,7 +92,7 @@ class Wire:
         return connection
 
     def _first_that_answers(self) -> socket.socket:
-        """Try the addresses in turn; each gets an equal part of what is left."""
+        """Tries the addresses in turn; each gets an equal part of what is left."""
         failure: OSError = OSError("the name has no address")
         for position, (family, kind, protocol, _, address) in enumerate(self.addresses):
             share_seconds = self.remaining_seconds() / (len(self.addresses) - position)
@@ -106,18 +106,18 @@ class Wire:
         raise failure
 
     def arm(self, connection: socket.socket) -> None:
-        """Give the next wait on the socket what is left of the whole."""
+        """Gives the next wait on the socket what is left of the whole."""
         connection.settimeout(self.remaining_seconds())
         self._socket = connection
 
     def count(self, size_bytes: int) -> None:
-        """Count what was received; raises HTTPException where a header does not end."""
+        """Counts what was received; raises HTTPException where a header does not end."""
         self.received_bytes += size_bytes
         if self.stage is Stage.WAITING and self.received_bytes > self._max_header_bytes:
             raise HTTPException(f"a header of more than {self._max_header_bytes} bytes")
 
     def stop(self) -> None:
-        """End the exchange under way from another thread, and refuse further ones."""
+        """Ends the exchange under way from another thread, and refuses further ones."""
         self.stopped = True
         self._lookup.stop()
         connection = self._socket
@@ -322,7 +322,7 @@ class Adapter(HTTPAdapter):
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
-        """Give the pools connections of ours."""
+        """Gives the pools connections of ours."""
         super().init_poolmanager(*arguments, **keywords)
         shared = {"wire": self._wire}
         plain = type("Plain", (_PlainConnection,), shared)
@@ -334,5 +334,5 @@ class Adapter(HTTPAdapter):
         }
 
     def drop(self) -> None:
-        """Close the connection kept for the next exchange."""
+        """Closes the connection kept for the next exchange."""
         self.poolmanager.clear()

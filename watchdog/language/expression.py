@@ -36,7 +36,7 @@ class Expression:
 
 
 def parse(text: str, known: Collection[str], parameters: Mapping[str, float] = NO_PARAMETERS) -> Expression:
-    """Read an expression over known signals and parameters, whose values are bound into it.
+    """Reads an expression over known signals and parameters, whose values are bound into it.
 
     Raises:
         ExpressionError: for any text outside the grammar, with the column of the fault.

@@ -155,7 +155,7 @@ class Tree(NamedTuple):
 
 
 def tree(text: str, signals: Collection[str], parameters: Collection[str]) -> Tree:
-    """Read a clause or a number; the names in it must be signals or parameters.
+    """Reads a clause or a number; the names in it must be signals or parameters.
 
     Raises:
         ExpressionError: for any text outside the grammar, with the column of the fault.

@@ -61,7 +61,7 @@ class Template(str):
         parameters: Mapping[str, float] = NO_PARAMETERS,
         has_value: bool = False,
     ) -> Self:
-        """Read a text whose fields are signals, parameters and, where it has one, the remedy's `{value}`.
+        """Reads a text whose fields are signals, parameters and, where it has one, the remedy's `{value}`.
 
         Raises:
             ExpressionError: for an unknown name, for anything in a field but a name and a plain format, and

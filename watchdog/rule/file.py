@@ -257,7 +257,7 @@ class RemedyPart(_Part):
     @model_validator(mode="before")
     @classmethod
     def _begin(cls, values: Any, info: ValidationInfo) -> Any:
-        """Note what the texts of this remedy may speak of, before they are read."""
+        """Notes what the texts of this remedy may speak of, before they are read."""
         given = values if isinstance(values, dict) else {}
         _names(info).suggests = "suggest" in given
         _names(info).has_value = "suggest" in given or "value" in given
@@ -349,7 +349,7 @@ class RulePart(_Part):
     def _known(
         cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> dict[str, ParameterPart]:
-        """Tell the clauses below which parameters there are: one with a fault is known all the same."""
+        """Tells the clauses below which parameters there are: one with a fault is known all the same."""
         names = _names(info)
         names.parameters = dict.fromkeys(value, 0.0) if isinstance(value, dict) else {}
         found: dict[str, ParameterPart] = read(value)

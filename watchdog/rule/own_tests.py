@@ -33,7 +33,7 @@ class RuleTestResult:
 
 
 def test_rule(rule: Rule) -> list[RuleTestResult]:
-    """Run all tests of a rule; signals a test does not give are unknown."""
+    """Runs all tests of a rule; signals a test does not give are unknown."""
     return [RuleTestResult(rule.id, test.name, tuple(_problems(rule, test))) for test in rule.tests]
 
 

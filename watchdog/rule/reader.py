@@ -62,7 +62,7 @@ _SECTIONS = {
 
 
 def _note(file: YamlFile, error: ValidationError, names: Names) -> None:
-    """Note every fault that pydantic found, as a person goes through the file."""
+    """Notes every fault that pydantic found, as a person goes through the file."""
     for problem in schema.problems(error):
         if len(file.faults) > MAX_FAULTS:
             break

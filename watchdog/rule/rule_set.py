@@ -70,7 +70,7 @@ def load(
     overrides: Mapping[str, RuleOverride] = NO_OVERRIDES,
     allow_untested: bool = False,
 ) -> RuleSet:
-    """Read and check all rule files of the directories (`*.yaml`, not in folders below).
+    """Reads and checks all rule files of the directories (`*.yaml`, not in folders below).
 
     Unless `allow_untested`, each rule must carry a test that fires, one that is silent and one that is
     unknown, and pass all of its tests with the parameters of its file.
@@ -99,7 +99,7 @@ def load(
 
 
 def _read_tables() -> None:
-    """Read what rules and their remedies look up of vLLM and GPUs, so that no step reads a file."""
+    """Reads what rules and their remedies look up of vLLM and GPUs, so that no step reads a file."""
     all_flags()
     known_versions()
     all_gpus()

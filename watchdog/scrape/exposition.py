@@ -100,11 +100,11 @@ class SeriesCache:
         self._unique: tuple[Series, ...] = ()
 
     def __len__(self) -> int:
-        """Count the lines remembered."""
+        """Counts the lines remembered."""
         return len(self._younger) + len(self._older)
 
     def look_up(self, lines: Sequence[bytes]) -> tuple[list[Series], list[bytes]]:
-        """Return the wanted series of a page's lines and, beside each, the text of its value.
+        """Returns the wanted series of a page's lines and, beside each, the text of its value.
 
         Raises _LineError for a line that cannot be read, with the line's number in it.
         """
@@ -129,7 +129,7 @@ class SeriesCache:
         return found, values
 
     def unique(self, found: Sequence[Series]) -> tuple[Series, ...]:
-        """Return the series without repeats: the very tuple of the page before if the shape is the same."""
+        """Returns the series without repeats: the very tuple of the page before if the shape is the same."""
         shape = tuple(found)
         if shape != self._shape:
             self._shape = shape
@@ -138,7 +138,7 @@ class SeriesCache:
         return self._unique
 
     def _learn(self, line: bytes, head: bytes, lines: Sequence[bytes]) -> tuple[Series, bytes] | None:
-        """Read a line that the younger generation does not know; None where it holds no wanted value."""
+        """Reads a line that the younger generation does not know; None where it holds no wanted value."""
         stripped = line.strip()
         if not stripped:
             return None
@@ -186,7 +186,7 @@ class SeriesCache:
         return series
 
     def _read_labels(self, sample: _Sample) -> tuple[str, dict[str, str]]:
-        """Return name and labels: usual ones at once, whatever else is allowed by way of the library."""
+        """Returns name and labels: usual ones at once, whatever else is allowed by way of the library."""
         most = MAX_ESCAPED_LABELS_BYTES if b"\\" in sample.braces else MAX_LABELS_BYTES
         if len(sample.head) > most:
             raise _LineError(
@@ -202,7 +202,7 @@ class SeriesCache:
         return _library_labels(sample)
 
     def _meaning(self, text: str, labels: Mapping[str, str]) -> str | None:
-        """Return the name that a sample's name stands for; None for what is not wanted or not an engine's own."""
+        """Returns the name that a sample's name stands for; None for what is not wanted or not an engine's own."""
         told = _readings(text)
         if self._is_wanted(told[0]):
             return None if _is_hearsay(told[0], labels) else told[0]
@@ -221,7 +221,7 @@ class SeriesCache:
 
 
 def parse(body: bytes, cache: SeriesCache) -> Page:
-    """Read a page in the text format (an OpenMetrics body will do); the first of repeated series is taken.
+    """Reads a page in the text format (an OpenMetrics body will do); the first of repeated series is taken.
 
     A value that is not a finite number becomes NaN; timestamps and exemplars are ignored. Raises
     ExpositionError for anything else, whatever the bytes.
@@ -278,7 +278,7 @@ def _refuse_long_line(lines: Sequence[bytes], most: int) -> None:
 
 
 def _refuse_without_samples(lines: Sequence[bytes]) -> None:
-    """Refuse a page of comments only; one whose samples nobody wants is a page."""
+    """Refuses a page of comments only; one whose samples nobody wants is a page."""
     if not any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
         raise ExpositionError(Reason.EMPTY, "the page holds comments and no sample")
 
@@ -299,7 +299,7 @@ def _numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[float]:
 
 
 def _careful_numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[float]:
-    """Read values of which one at least is no bare number, but may have a timestamp behind a tab."""
+    """Reads values of which one at least is no bare number, but may have a timestamp behind a tab."""
     try:
         return [_number(_fields(text)[0]) for text in texts]
     except _LineError:
@@ -307,7 +307,7 @@ def _careful_numbers(texts: Sequence[bytes], lines: Sequence[bytes]) -> list[flo
 
 
 def _refuse_values(lines: Sequence[bytes]) -> NoReturn:
-    """Find the line whose value made the page fail."""
+    """Finds the line whose value made the page fail."""
     for number, line in enumerate(lines, 1):
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#"):
@@ -326,7 +326,7 @@ def _first_of_each(found: Sequence[Series], values: Sequence[float]) -> list[flo
 
 
 def _take_apart(line: bytes) -> _Sample:
-    """Split a line into name, labels and value; raises _LineError that says what was expected where."""
+    """Splits a line into name, labels and value; raises _LineError that says what was expected where."""
     match = _HEAD.match(line)
     if match is None or not (match[1] or match[2]):
         raise _LineError("a metric name was expected at the start")
@@ -341,7 +341,7 @@ def _take_apart(line: bytes) -> _Sample:
 
 
 def _fields(rest: bytes) -> list[bytes]:
-    """Split what stands after the labels into the value and, maybe, a timestamp."""
+    """Splits what stands after the labels into the value and, maybe, a timestamp."""
     words = rest.split()
     # After a lone # comes an exemplar, which says nothing of the value.
     fields = words[: words.index(b"#")] if b"#" in words else words
@@ -365,7 +365,7 @@ def _number(text: bytes, what: str = "a value") -> float:
 
 
 def _plain_labels(braces: bytes) -> dict[str, str] | None:
-    """Return the labels where they are written as every client writes them, without escapes; else None."""
+    """Returns the labels where they are written as every client writes them, without escapes; else None."""
     pairs = _PLAIN_LABEL.findall(braces)
     if b"{" + b",".join([name + b'="' + value + b'"' for name, value in pairs]) + b"}" != (braces or b"{}"):
         return None
@@ -379,7 +379,7 @@ def _plain_labels(braces: bytes) -> dict[str, str] | None:
 
 
 def _library_labels(sample: _Sample) -> tuple[str, dict[str, str]]:
-    """Return name and labels as prometheus_client reads them: escapes, spaces, quoted names."""
+    """Returns name and labels as prometheus_client reads them: escapes, spaces, quoted names."""
     braces = _without_reserved(sample.braces) if b"__" in sample.braces and sample.name else sample.braces
     text = (sample.name + braces + b" 1").decode()
     try:
@@ -391,7 +391,7 @@ def _library_labels(sample: _Sample) -> tuple[str, dict[str, str]]:
 
 
 def _without_reserved(braces: bytes) -> bytes:
-    """Drop labels whose names start with two underscores: they are not for a server to set."""
+    """Drops labels whose names start with two underscores: they are not for a server to set."""
     kept: list[bytes] = []
     position = 1
     while match := _LABEL.match(braces, position):
@@ -402,7 +402,7 @@ def _without_reserved(braces: bytes) -> bytes:
 
 
 def _readings(name: str) -> tuple[str, ...]:
-    """Return what a sample's name may stand for: with vLLM's own prefix for those put in its place, or for none."""
+    """Returns what a sample's name may stand for: with vLLM's own prefix for those put in its place, or for none."""
     for prefix in PREFIXES:
         if name.startswith(prefix):
             return (VLLM + name[len(prefix) :],)
@@ -415,7 +415,7 @@ def _is_hearsay(name: str, labels: Mapping[str, str]) -> bool:
 
 
 def _strangers(series: Sequence[Series], lines: Sequence[bytes]) -> dict[str, int]:
-    """Count a page's samples by the first word of their names; nothing where vLLM is on it."""
+    """Counts a page's samples by the first word of their names; nothing where vLLM is on it."""
     words: dict[str, int] = {}
     if any(one.name.startswith(VLLM) for one in series):
         return words
@@ -439,6 +439,6 @@ def _refuse(fault: _LineError, number: int, line: bytes) -> NoReturn:
 
 
 def _shown(text: bytes, most: int) -> str:
-    """Return the text so that it is safe to print: one line, ASCII, cut."""
+    """Returns the text so that it is safe to print: one line, ASCII, cut."""
     shown = text[: most + 1].decode(errors="replace")
     return ascii(shown[:most] + "..." if len(shown) > most else shown)

@@ -82,7 +82,7 @@ class Fetcher:
         self._lock = threading.Lock()
 
     def fetch(self, at: float, wall: float) -> Scrape:
-        """Return the page, or why there is none; never raises, and takes the deadline's time at most.
+        """Returns the page, or why there is none; never raises, and takes the deadline's time at most.
 
         `at` and `wall` are handed on; what `server_info` last read comes with every scrape.
         """
@@ -99,7 +99,7 @@ class Fetcher:
         return Scrape(at, wall, time.monotonic() - began, self._status, body, failure, self._server_info)
 
     def server_info(self) -> ServerInfo:
-        """Return what the server says beside its page, as far as it says it within two seconds."""
+        """Returns what the server says beside its page, as far as it says it within two seconds."""
         ends_at = time.monotonic() + min(FACTS_SECONDS, self._limits.deadline_seconds)
         version = _version(self._json("version", ends_at))
         max_model_len, models = _models(self._json("v1/models", ends_at))
@@ -107,7 +107,7 @@ class Fetcher:
         return self._server_info
 
     def close(self) -> None:
-        """Close the connection; a fetch under way in another thread ends at once, as failed."""
+        """Closes the connection; a fetch under way in another thread ends at once, as failed."""
         self._wire.stop()
         self._session.close()
 
@@ -143,7 +143,7 @@ class Fetcher:
             self._wire.begin_attempt()
 
     def _closed_by_peer(self, error: Exception) -> bool:
-        """Tell whether a connection kept from the last exchange was closed, before any answer to this one."""
+        """Tells whether a connection kept from the last exchange was closed, before any answer to this one."""
         wire = self._wire
         closed = any(isinstance(cause, ConnectionError) for cause in underlying(error))
         return closed and not wire.fresh and not wire.received_bytes and not wire.stopped
@@ -186,14 +186,14 @@ def _host_and_port(url: str) -> tuple[str, int]:
 
 
 def _beside(url: str, path: str) -> str:
-    """Return the URL of `path` next to the metrics page: what stands before `/metrics` stays."""
+    """Returns the URL of `path` next to the metrics page: what stands before `/metrics` stays."""
     parts = urlsplit(url)
     root = parts.path.rstrip("/").rpartition("/")[0]
     return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))
 
 
 def _check_head(response: requests.Response, max_body_bytes: int) -> None:
-    """Refuse an answer whose body we do not want to see."""
+    """Refuses an answer whose body we do not want to see."""
     status, headers = response.status_code, response.headers
 
     if 300 <= status < 400:
@@ -216,7 +216,7 @@ def _check_head(response: requests.Response, max_body_bytes: int) -> None:
 
 
 def _read(response: requests.Response, max_body_bytes: int) -> bytes:
-    """Read the body; raises _RefusedError as soon as it is longer than it may be."""
+    """Reads the body; raises _RefusedError as soon as it is longer than it may be."""
     parts: list[bytes] = []
     size_bytes = 0
     try:
@@ -239,7 +239,7 @@ def _is_cut(cause: BaseException) -> bool:
 
 
 def _check_page(answer: _Answer) -> None:
-    """Refuse a page that is not whole though nothing on the way said so."""
+    """Refuses a page that is not whole though nothing on the way said so."""
     headers, body = answer
     if not body:
         raise _RefusedError(Reason.EMPTY, "the page is empty")
@@ -252,7 +252,7 @@ def _check_page(answer: _Answer) -> None:
 
 
 def _told(causes: list[BaseException], stage: Stage, deadline_seconds: float) -> tuple[Reason, str]:
-    """Return the reason and a sentence for what went wrong, by the most telling cause."""
+    """Returns the reason and a sentence for what went wrong, by the most telling cause."""
     lack = next(filter(out_of_resources, causes), None)
     if lack is not None:
         return Reason.RESOURCES, f"{system_words(lack)} while {stage}"
@@ -275,7 +275,7 @@ def _told_of_tls(causes: list[BaseException], stage: Stage) -> str:
 
 
 def _told_of_answer(causes: list[BaseException], stage: Stage) -> tuple[Reason, str]:
-    """Return what is wrong with an answer, or with the lack of one on a connection that stood."""
+    """Returns what is wrong with an answer, or with the lack of one on a connection that stood."""
     for cause in causes:
         if isinstance(cause, BadStatusLine) and str(cause).startswith("\x15\x03"):
             return Reason.TLS, "the server speaks TLS on this port: use https://"
@@ -304,7 +304,7 @@ def _version(told: object) -> str | None:
 
 
 def _models(told: object) -> tuple[int | None, tuple[str, ...]]:
-    """Return the greatest max_model_len and the models' ids; an adapter has no length of its own."""
+    """Returns the greatest max_model_len and the models' ids; an adapter has no length of its own."""
     listed = told.get("data") if isinstance(told, dict) else None
     models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
     lengths = [model.get("max_model_len") for model in models]

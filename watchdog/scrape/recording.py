@@ -54,7 +54,7 @@ class Recording:
 
 
 def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
-    """Open a recording (.jsonl, .jsonl.gz, .jsonl.xz), a folder of .prom files or one .prom file.
+    """Opens a recording (.jsonl, .jsonl.gz, .jsonl.xz), a folder of .prom files or one .prom file.
 
     Both `at` and `wall` of a scrape are its recorded time. Raises RecordingError that names the file and
     the line: at once for the metadata, from the iterator for the lines after it.
@@ -74,7 +74,7 @@ def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
 
 
 def thin(scrapes: Iterable[Scrape], interval_seconds: float) -> Iterator[Scrape]:
-    """Keep the first scrape and each that comes an interval (less 5 %) or more after the last one kept."""
+    """Keeps the first scrape and each that comes an interval (less 5 %) or more after the last one kept."""
     least_seconds = interval_seconds * (1 - INTERVAL_SLACK)
     kept_at: float | None = None
     for scrape in scrapes:
@@ -103,7 +103,7 @@ class Writer:
             raise RecordingError(f"{path}:1: cannot be written: {error}") from None
 
     def write(self, scrape: Scrape) -> None:
-        """Add a scrape, failed or not."""
+        """Adds a scrape, failed or not."""
         if self._first is None:
             self._first = scrape
         row: dict[str, object] = {"t": self._time(scrape, self._first), "status": scrape.status}
@@ -115,7 +115,7 @@ class Writer:
         self._write_line(row)
 
     def close(self) -> None:
-        """Finish the file; a compressed one is of no use before."""
+        """Finishes the file; a compressed one is of no use before."""
         with self._told():
             self._file.close()
 
@@ -136,7 +136,7 @@ class Writer:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn a full disk into a RecordingError; the file is closed then, as it is of no more use."""
+        """Turns a full disk into a RecordingError; the file is closed then, as it is of no more use."""
         try:
             yield
         except OSError as error:
@@ -146,7 +146,7 @@ class Writer:
 
     @staticmethod
     def _time(scrape: Scrape, first: Scrape) -> float:
-        """Return the wall time, or what it would have been had the clock not jumped."""
+        """Returns the wall time, or what it would have been had the clock not jumped."""
         steady = first.wall + (scrape.at - first.at)
         return scrape.wall if abs(scrape.wall - steady) <= CLOCK_JUMP_SECONDS else steady
 
@@ -160,7 +160,7 @@ def _open(path: Path, mode: str) -> IO[bytes]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Give the lines of a file with their numbers, from 1; raises RecordingError where it cannot be read."""
+    """Gives the lines of a file with their numbers, from 1; raises RecordingError where it cannot be read."""
     number = 0
     try:
         with _open(path, "rb") as file:
@@ -303,7 +303,7 @@ def _page_scrapes(files: Iterable[Path], times: Iterable[float]) -> Iterator[Scr
 
 
 def _times(files: list[Path]) -> list[float]:
-    """Tell when the pages were taken: by unix times in the names, else by the files' own, else 5 s apart."""
+    """Tells when the pages were taken: by unix times in the names, else by the files' own, else 5 s apart."""
     named = [float(match[0]) if (match := re.search(r"\d{9,}(\.\d+)?", file.stem)) else 0.0 for file in files]
     if min(named) >= EARLIEST_UNIX_TIME and named == sorted(set(named)):
         return named
@@ -315,7 +315,7 @@ def _times(files: list[Path]) -> list[float]:
 
 
 def _natural_order(file: Path) -> list[tuple[int, str]]:
-    """Sort page-2 before page-10."""
+    """Sorts page-2 before page-10."""
     parts = re.split(r"(\d+)", file.name)
     return [(int(part), "") if part.isdigit() and part.isascii() else (0, part) for part in parts]
 

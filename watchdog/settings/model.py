@@ -93,7 +93,7 @@ class Credentials(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_url(cls, values: Any) -> Any:
-        """Accept a bare URL, and move user info out of the URL so that it is printed nowhere."""
+        """Accepts a bare URL, and moves user info out of the URL so that it is printed nowhere."""
         if isinstance(values, str):
             values = {"url": values}
         if not isinstance(values, dict) or not isinstance(values.get("url"), str):
@@ -194,7 +194,7 @@ class TargetSettings(Credentials):
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the scheme, the path and the name where they are not given."""
+        """Adds the scheme, the path and the name where they are not given."""
         url = with_metrics_path(values["url"])
         return {"name": host_and_port(url)} | values | {"url": url}
 
@@ -394,7 +394,7 @@ class WebhookSettings(Credentials):
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the name where it is not given."""
+        """Adds the name where it is not given."""
         return {"name": host_and_port(values["url"])} | values
 
 
@@ -474,7 +474,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take the layers that `load` passes, the strongest first; nothing else reads the process."""
+        """Takes the layers that `load` passes, the strongest first; nothing else reads the process."""
         given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
         layers = given.get(LAYERS)
         return layers if isinstance(layers, tuple) else (init_settings,)

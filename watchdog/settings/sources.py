@@ -69,7 +69,7 @@ class Layer(PydanticBaseSettingsSource):
         raise NotImplementedError
 
     def _put(self, path: tuple[str, ...], value: Any) -> None:
-        """Take a value, unless a text in it would harm a reader."""
+        """Takes a value, unless a text in it would harm a reader."""
         harmful = [at for at, text in _texts(value, path) if first_harmful(text) is not None]
         self.faults += [self.fault(at, "must not hold control characters") for at in harmful]
         if not harmful:

@@ -12,14 +12,14 @@ _SECRET_FLAG = re.compile(r"(api-key|password|secret|-token)$")
 
 
 def plain_number(value: Any) -> Any:
-    """Refuse true and false, which Python would take for 1 and 0."""
+    """Refuses true and false, which Python would take for 1 and 0."""
     if isinstance(value, bool) or (isinstance(value, Word) and value.lower() in {"true", "false"}):
         raise ValueError("must be a number, not yes or no")
     return value
 
 
 def on_one_line(text: str) -> str:
-    """Refuse text of more than one line and control characters."""
+    """Refuses text of more than one line and control characters."""
     if not text.isprintable():
         raise ValueError("must not hold control characters or line breaks")
     return text

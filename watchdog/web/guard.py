@@ -50,7 +50,7 @@ class Guard:
         self._max_body_bytes = settings.max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
+        """Answers one request, or hand it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -74,11 +74,11 @@ class ServiceState(Protocol):
         ...
 
     def reload(self) -> Sequence[str]:
-        """Read settings and rules again; returns the faults, and keeps what was where there are any."""
+        """Reads settings and rules again; returns the faults, and keeps what was where there are any."""
         ...
 
     def receive(self, payload: Mapping[str, Any]) -> Answer:
-        """Take Alertmanager's webhook; returns what we know of the targets its alerts mean.
+        """Takes Alertmanager's webhook; returns what we know of the targets its alerts mean.
 
         Raises ValueError, its text safe to show, for a payload that is not of that form, and ForwardError
         where it was not passed on.
