@@ -9,7 +9,17 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench soak docs clean
+.PHONY: help run test check quick coverage compatible bench soak docs clean
+
+# The rooms that touch nothing but their arguments, and what they stand on.
+CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
+	test_strict_yaml.py test_text.py test_words.py) \
+	$(wildcard tests/faults/test_f51_*.py tests/faults/test_f59_*.py)
+# What stands on a library: its tests see what a version of it changes. The one against the API's document wants
+# newer versions than our lowest.
+EDGES := $(addprefix tests/,cli notify report scrape service state test_entries.py test_logs.py) \
+	$(wildcard tests/faults/test_f01_*.py tests/faults/test_f78_*.py) \
+	$(filter-out %/test_openapi.py,$(wildcard tests/web/test_*.py))
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -29,13 +39,24 @@ check: .venv/.develops ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+quick: .venv/.develops ## tests of the core, lint and format, in half a minute: for each save
+	$(BIN)/python -m pytest -m "not slow" --numprocesses $(WORKERS) --dist loadfile $(CORE) $(ARGS)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+coverage: .venv/.develops ## how much of the core its tests run; fails below the gate in pyproject.toml
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --cov $(CORE) $(ARGS)
+
+compatible: ## quick tests and those of what stands on a library, with lowest and newest versions
+	$(PYTHON) -m tests.compatible $(CORE) $(EDGES)
+
 bench: .venv/.develops ## what a scrape, a verdict and a resident service cost
 	$(BIN)/python -m tests.bench
 
 soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, threads
 	$(BIN)/python -m tests.soak
 
-docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md anew
+docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md again
 	$(BIN)/python -m watchdog.rule.docs docs
 	$(BIN)/python -m watchdog.settings.page > docs/settings.md
 

@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.commands import RECORDING, write_rule
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.scrape.recording import read
+
+# How long an example takes says nothing of it: other work on the machine may slow it down.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ CONTEXT = (
     "Dockerfile",
     ".dockerignore",
     "pyproject.toml",
-    "README.md",
+    "PYPI.md",
     "LICENSE",
     "watchdog",
     "rules",

@@ -27,6 +27,7 @@ from .programs import Programs, run
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = (
     "README.md",
+    "PYPI.md",
     "CONTRIBUTING.md",
     "docs/quickstart-sidecar.md",
     "docs/quickstart-fleet.md",
@@ -326,6 +327,8 @@ def test_each_command_of_the_system_fits_the_unit(command: Command) -> None:
     if command.program == "install" and command.words[-2] != "/dev/stdin":
         assert (ROOT / command.words[-2]).exists()
         assert command.words[-1].endswith(Path(command.words[-2]).name)
+    elif command.words[:2] == ("pip", "install"):
+        assert f'name = "{command.words[2]}"' in text_of("pyproject.toml")
     elif command.program in {"python3", "pip"}:
         environment = next(word for word in command.words if word.startswith("/opt/")).removesuffix(
             "/bin/pip"

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.a_service import NOW, healthy, readings
 from tests.watching import shipped_rules
 from watchdog.diagnosis.fleet import FLEET, OLDEST_SECONDS, FleetDiagnosis
@@ -40,6 +42,7 @@ def firing(*servers: Snapshot) -> set[str]:
     return {each.key.rule for each in watched(*servers)[0] if each.state is State.FIRING}
 
 
+@pytest.mark.slow
 def test_a_server_that_gets_nothing_is_told() -> None:
     [imbalance] = [
         each

@@ -148,6 +148,7 @@ def test_unknown_neither_fires_nor_resolves(given_answers: list[Truth]) -> None:
         previous = state
 
 
+@pytest.mark.slow
 @given(answers)
 def test_the_same_answers_give_the_same_incidents(given_answers: list[Truth]) -> None:
     first, second = book(), book()
@@ -442,6 +443,7 @@ def test_hurting_is_what_holds_above_info() -> None:
 subjects = st.sampled_from([TARGET, ENGINE, Subject("t", "m", "1"), Subject("t", "n", "0")])
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("abcd"), subjects, st.sampled_from(Severity), st.booleans()),

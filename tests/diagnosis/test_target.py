@@ -273,6 +273,7 @@ def test_what_was_before_stays_what_is_compared_with_while_something_is_wrong(tm
     assert firing(snapshot) == {"made"}
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_engines_that_went_goes_with_them(tmp_path: Path) -> None:
     one = of(rules(tmp_path))
     for number in range(300):
@@ -281,6 +282,7 @@ def test_what_is_kept_of_engines_that_went_goes_with_them(tmp_path: Path) -> Non
     assert len(one._history._epochs) < 170
 
 
+@pytest.mark.slow
 def test_a_page_of_too_many_engines_says_so_and_is_judged_as_far_as_it_goes() -> None:
     many = "".join(text(0, labels=f'model_name="m{number}",engine="0"') for number in range(MOST_ENGINES + 2))
     snapshot = diagnosis().observe(scrape(0.0, many))
@@ -299,6 +301,7 @@ def test_notes_are_of_the_last_page_only() -> None:
     assert not one.observe(failed(15.0)).notes
 
 
+@pytest.mark.slow
 def test_thousands_of_engines_that_change_with_every_page_cost_a_bounded_step() -> None:
     shipped_rules()
     one = diagnosis()

@@ -207,6 +207,7 @@ def churning(monkeypatch: pytest.MonkeyPatch, most_values: int) -> Iterator[Hist
         yield history
 
 
+@pytest.mark.slow
 def test_pages_that_change_their_shape_all_the_time_do_not_take_all_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,6 +219,7 @@ def test_pages_that_change_their_shape_all_the_time_do_not_take_all_memory(
     assert history.frames[-1].at == 295.0
 
 
+@pytest.mark.slow
 def test_the_two_newest_pages_stay_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [len(history.frames) for history in churning(monkeypatch, 10)]
     assert frames == [1] + [2] * 59

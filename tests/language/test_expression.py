@@ -189,6 +189,7 @@ def read(text: str) -> Expression | None:
         return None
 
 
+@pytest.mark.slow
 @given(CLAUSES, values_of(PLAIN))
 @settings(max_examples=150)
 def test_known_values_mean_what_they_mean_in_python(text: str, values: Values) -> None:
@@ -201,6 +202,7 @@ def test_known_values_mean_what_they_mean_in_python(text: str, values: Values) -
         assert clause.truth(values.get) is expected
 
 
+@pytest.mark.slow
 @given(CLAUSES, values_of(st.none() | PLAIN), values_of(PLAIN))
 @settings(max_examples=150)
 def test_what_is_answered_without_a_value_stays_so_whatever_the_value(
@@ -213,6 +215,7 @@ def test_what_is_answered_without_a_value_stays_so_whatever_the_value(
     assert clause.truth(whole.get) is before
 
 
+@pytest.mark.slow
 @given(CLAUSES, values_of(PLAIN), values_of(PLAIN), st.sets(st.sampled_from("abc")))
 @settings(max_examples=300)
 def test_what_is_answered_of_a_bound_holds_for_every_value_within_it(
@@ -240,6 +243,7 @@ ANYTHING = (
 )
 
 
+@pytest.mark.slow
 @given(CLAUSES | NUMBERS, values_of(ANYTHING))
 @settings(max_examples=150)
 def test_evaluation_is_total(text: str, values: Values) -> None:

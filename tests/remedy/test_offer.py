@@ -520,6 +520,7 @@ def every_remedy() -> Iterator[RemedyRule]:
         yield from (replace(remedy, direction=direction) for direction in ways)
 
 
+@pytest.mark.slow
 def test_no_remedy_on_any_flag_is_absent_default_or_set_in_any_version() -> None:
     rule = replace(rule_of({}), remedies=tuple(every_remedy()))
     seen: set[str] = set()
@@ -531,6 +532,7 @@ def test_no_remedy_on_any_flag_is_absent_default_or_set_in_any_version() -> None
     assert len(seen) > 80, sorted(seen)
 
 
+@pytest.mark.slow
 def test_within_a_bracket_a_flag_without_doubt_is_there_in_every_version_of_it() -> None:
     rule = replace(rule_of({}), remedies=tuple(each for each in every_remedy() if each.value is None))
     versions = known_versions()
@@ -568,6 +570,7 @@ def lookups(rule: Rule) -> Iterator[Mapping[str, float]]:
     yield from [test.signals for test in rule.tests if test.expect == "fires"][:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 def test_no_remedy_of_a_shipped_rule_is_absent_default_or_set_in_any_version(rule: Rule) -> None:
     with_flags = replace(rule, remedies=tuple(each for each in rule.remedies if each.flag))

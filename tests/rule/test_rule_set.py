@@ -494,6 +494,7 @@ def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
     assert rules.digest([directory]) != before
 
 
+@pytest.mark.slow
 def test_sixty_rules_load_in_less_than_a_second(tmp_path: Path) -> None:
     names = [f"rule-{number}" for number in range(60)]
     directory = write(tmp_path, {name: RULE.replace("id: pool-full", f"id: {name}") for name in names})

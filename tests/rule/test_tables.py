@@ -3,10 +3,14 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.places import ROOT
 
 STEPS = """
 import sys
+
+import pytest
 from tests.places import RECORDINGS
 from tests.watching import lead, shipped_rules
 from watchdog.diagnosis.target import TargetDiagnosis
@@ -24,6 +28,7 @@ print(opened, any(flags))
 """
 
 
+@pytest.mark.slow
 def test_no_step_reads_a_file_once_rules_are_loaded() -> None:
     """In a process of its own: in this one the tables may have been read already."""
     done = subprocess.run(

@@ -433,6 +433,7 @@ def test_the_page_of_settings_is_in_step() -> None:
     assert PAGE.read_text() == page()
 
 
+@pytest.mark.slow
 @given(
     st.text(max_size=60).map(str.encode)
     | st.from_regex(r"(targets|web|log): ?[\[{\n].{0,40}", fullmatch=True).map(str.encode)
@@ -452,6 +453,7 @@ def test_any_file_is_settings_or_faults_at_their_places(
     assert faults is None or (faults and all(fault.startswith(f"{path}:") for fault in faults))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40).map(lambda text: f"http://{text}") | st.text(max_size=40))
 @settings(max_examples=300, deadline=None)
 def test_any_text_as_a_url_is_taken_or_refused_and_never_raises(url: str) -> None:

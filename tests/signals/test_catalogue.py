@@ -157,6 +157,7 @@ NUMBERS = (
 )
 
 
+@pytest.mark.slow
 @given(NUMBERS, NUMBERS)
 @settings(max_examples=500)
 def test_signals_compute_as_clauses_do(one: float | None, other: float | None) -> None:
