@@ -2,9 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.model import (
@@ -43,6 +51,7 @@ def _finite(value: Any, check: ValidatorFunctionWrapHandler) -> float | None:
 
 
 Number = Annotated[float | None, WrapValidator(_finite)]
+Clause = Annotated[str, BeforeValidator(attrgetter("text"))]
 
 
 class EvidenceBody(Body):
@@ -246,8 +255,8 @@ class RuleBody(Body):
     scope: str = Field(description="What one finding is about: engine, target or fleet.")
     for_seconds: float = Field(description="How long it must hold before it fires.")
     keep_firing_seconds: float = Field(description="How long it must be over before it resolves.")
-    when: list[str] = Field(description="Clauses that must all hold.")
-    unless: list[str] = Field(description="Clauses of which none may hold.")
+    when: list[Clause] = Field(description="Clauses that must all hold.")
+    unless: list[Clause] = Field(description="Clauses of which none may hold.")
     parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
     explains: list[str] = Field(description="Rules that become its symptoms while it fires.")
     limit: Limit | None = Field(
@@ -474,24 +483,7 @@ def transition_body(transition: Transition) -> TransitionBody:
 
 def rule_body(rule: Rule) -> RuleBody:
     """One rule as it is used now, overrides included."""
-    return RuleBody(
-        id=rule.id,
-        title=rule.title,
-        severity=rule.severity,
-        scope=rule.scope,
-        for_seconds=rule.for_seconds,
-        keep_firing_seconds=rule.keep_firing_seconds,
-        when=[clause.text for clause in rule.when],
-        unless=[clause.text for clause in rule.unless],
-        parameters={name: ParameterBody.model_validate(each) for name, each in rule.parameters.items()},
-        explains=list(rule.explains),
-        limit=rule.limit,
-        cause=str(rule.cause),
-        remedies=[RuleRemedyBody.model_validate(remedy) for remedy in rule.remedies],
-        unhelpful=list(rule.unhelpful),
-        false_positives=list(rule.false_positives),
-        references=list(rule.references),
-    )
+    return RuleBody.model_validate(rule)
 
 
 def _unread(target: Target) -> TargetBody:
@@ -523,8 +515,7 @@ def _age(snapshot: Snapshot, wall: float) -> float | None:
 
 
 def _failure(snapshot: Snapshot) -> FailureBody | None:
-    failure = snapshot.failure
-    return FailureBody(reason=failure.reason, detail=failure.detail) if failure else None
+    return FailureBody.model_validate(snapshot.failure) if snapshot.failure else None
 
 
 def _evidence(incident: Incident) -> list[EvidenceBody]:

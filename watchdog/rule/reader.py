@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from watchdog import schema
-from watchdog.rule.file import REFUSED, Names, OwnTestPart, RemedyPart, RulePart
+from watchdog.rule.file import REFUSED, Names, RulePart
 from watchdog.rule.rule import Parameter, RemedyRule, Rule, RuleTest
 from watchdog.schema import Problem
 from watchdog.strict_yaml import KEY, MAX_FAULTS, YamlFile
@@ -95,35 +96,13 @@ def _words(file: YamlFile, problem: Problem, names: Names) -> tuple[str, str]:
 
 
 def _rule(part: RulePart, path: Path, parameters: Mapping[str, float]) -> Rule:
-    return Rule(
-        id=part.id,
-        title=part.title,
-        severity=part.severity,
-        raise_to=(part.raise_to.severity, part.raise_to.when) if part.raise_to else None,
-        scope=part.scope,
-        for_seconds=part.for_seconds,
-        keep_firing_seconds=part.keep_firing_seconds,
-        parameters={
+    changed: dict[str, Any] = {
+        "raise_to": (part.raise_to.severity, part.raise_to.when) if part.raise_to else None,
+        "parameters": {
             name: Parameter(parameters[name], each.unit, each.why) for name, each in part.parameters.items()
         },
-        when=part.when,
-        unless=part.unless,
-        explains=part.explains,
-        cause=part.cause,
-        remedies=tuple(map(_remedy, part.remedies)),
-        unhelpful=part.unhelpful,
-        false_positives=part.false_positives,
-        references=part.references,
-        tests=tuple(map(_test, part.tests)),
-        path=path,
-        like=part.like,
-        limit=part.limit,
-    )
-
-
-def _remedy(part: RemedyPart) -> RemedyRule:
-    return RemedyRule(**{name: getattr(part, name) for name in RemedyPart.model_fields})
-
-
-def _test(part: OwnTestPart) -> RuleTest:
-    return RuleTest(**{name: getattr(part, name) for name in OwnTestPart.model_fields})
+        "remedies": tuple(RemedyRule(**dict(remedy)) for remedy in part.remedies),
+        "tests": tuple(RuleTest(**dict(test)) for test in part.tests),
+        "path": path,
+    }
+    return Rule(**(dict(part) | changed))
