@@ -55,6 +55,7 @@ def test_a_server_that_gets_nothing_is_told() -> None:
     assert "standing queues: 6 and 0" in imbalance.cause
 
 
+@pytest.mark.slow
 def test_servers_that_share_the_work_are_no_incident() -> None:
     assert watched(server("a", BUSY), server("b", BUSY)) == ((), [])
 

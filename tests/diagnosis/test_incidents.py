@@ -123,6 +123,7 @@ def play(
 answers = st.lists(st.sampled_from([YES, NO, UNKNOWN]), max_size=40)
 
 
+@pytest.mark.slow
 @given(answers, st.sampled_from([0.0, 5.0, 7.0, 30.0]), st.sampled_from([1.0, 5.0, 15.0]))
 def test_nothing_fires_before_its_rule_held_for_its_time(
     given_answers: list[Truth], wait: float, interval: float
@@ -138,6 +139,7 @@ def test_nothing_fires_before_its_rule_held_for_its_time(
         firing, before = state is State.FIRING, truth
 
 
+@pytest.mark.slow
 @given(answers)
 def test_unknown_neither_fires_nor_resolves(given_answers: list[Truth]) -> None:
     previous: State | None = None
@@ -157,6 +159,7 @@ def test_the_same_answers_give_the_same_incidents(given_answers: list[Truth]) ->
     assert first.incidents() == second.incidents()
 
 
+@pytest.mark.slow
 @given(answers, st.integers(0, 39))
 def test_a_restart_at_any_moment_keeps_identity_and_start(given_answers: list[Truth], cut: int) -> None:
     one = book()

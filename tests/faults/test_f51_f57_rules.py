@@ -123,6 +123,7 @@ def test_f51_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path: Path
     ).rules
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=400))
 @settings(max_examples=200)
 def test_f51_any_bytes_are_faults_and_never_an_exception(content: bytes) -> None:
@@ -137,6 +138,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, len(rule())), st.integers(0, 9), PIECES | st.text(max_size=3)), max_size=4

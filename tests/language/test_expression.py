@@ -261,6 +261,7 @@ def test_evaluation_is_total(text: str, values: Values) -> None:
 TRUTHS = st.sampled_from(["a > 0", "b > 0", "c > 0", "1 > 0", "0 > 1", "known(a)"])
 
 
+@pytest.mark.slow
 @given(TRUTHS, TRUTHS, TRUTHS, values_of(st.sampled_from([None, 1.0, -1.0])))
 def test_the_laws_of_three_valued_logic_hold(p: str, q: str, r: str, values: Values) -> None:
     def same(left: str, right: str) -> bool:

@@ -581,6 +581,7 @@ def test_no_remedy_of_a_shipped_rule_is_absent_default_or_set_in_any_version(rul
                 assert fault_of(remedy, context) is None, (remedy, context)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
 def test_no_text_of_a_shipped_remedy_names_a_flag_its_version_does_not_have(rule: Rule) -> None:
     for running in known_versions():
@@ -600,6 +601,7 @@ def test_a_shipped_rule_names_known_flags_in_the_order_of_the_field(rule: Rule) 
 # Order and contradictions
 
 
+@pytest.mark.slow
 def test_the_order_for_a_full_pool_is_checked() -> None:
     rule = rule_of(CONTEXT_LENGTH, FP8, {"flag": "--quantization", "value": "fp8"}, SHARE, SEQUENCES)
     assert check_order(rule) == ()

@@ -187,6 +187,7 @@ def test_every_metric_a_signal_reads_is_taken_from_the_page() -> None:
             assert all(wanted(spelling) for spelling in spellings(metric))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", PAGES, ids=lambda path: path.stem)
 def test_every_signal_evaluates_on_a_page_of_every_version(sample: Path) -> None:
     history = history_of((float(at), sample.read_text()) for at in range(0, 61, 5))
