@@ -45,7 +45,7 @@ quick: .venv/.develops ## tests of the core, lint and format, in half a minute: 
 	$(BIN)/ruff format --check .
 
 coverage: .venv/.develops ## how much of the core its tests run; fails below the gate in pyproject.toml
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --cov $(CORE) $(ARGS)
+	$(BIN)/python -m pytest --cov --numprocesses $(WORKERS) --dist loadfile $(CORE) $(ARGS)
 
 compatible: ## quick tests and those of what stands on a library, with lowest and newest versions
 	$(PYTHON) -m tests.compatible $(CORE) $(EDGES)
