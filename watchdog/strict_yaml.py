@@ -134,11 +134,8 @@ class YamlFile:
         """Drops the tree."""
         self._root, self._lines = None, []
 
-    def fault(self, path: Path | None, text: str, hint: str = "", offset: int | None = None) -> None:
-        """Notes a fault: of the file (None), at a path, or `offset` characters into the text at a path."""
-        if path is None:
-            self._note(None, text, hint)
-            return
+    def fault(self, path: Path, text: str, hint: str = "", offset: int | None = None) -> None:
+        """Notes a fault at a path, or `offset` characters into the text there."""
         if self._root is None:
             noted, self.faults = self.faults, []
             self._root = self._tree()
