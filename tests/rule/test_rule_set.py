@@ -18,7 +18,9 @@ from watchdog.rule.own_tests import test_rule
 from watchdog.rule.rule import Rule, evaluate, is_offered, remedy_value
 from watchdog.rule.rule_set import RuleOverride, RuleSet, load
 
-SIGNALS = frozenset({"waiting", "kv_usage_ratio", "pool_tokens", "request_tokens_p99", "preemptions"})
+SIGNALS = frozenset(
+    {"waiting", "waiting_baseline", "kv_usage_ratio", "pool_tokens", "request_tokens_p99", "preemptions"}
+)
 
 RULE = """\
 id: pool-full
@@ -119,6 +121,11 @@ def test_a_rule_file_says_what_it_says(rule: Rule) -> None:
 )
 def test_durations_are_those_of_the_settings(tmp_path: Path, text: str, seconds: float) -> None:
     assert loaded(tmp_path, RULE.replace("for: 5s\n", f"for: {text}\n", 1)).rules[0].for_seconds == seconds
+
+
+def test_likeness_is_a_factor_by_signal(tmp_path: Path) -> None:
+    found = loaded(tmp_path, RULE.replace("scope: engine\n", "scope: engine\nlike: {waiting: 1.5}\n"))
+    assert found.rules[0].like == {"waiting": 1.5}
 
 
 def test_a_rule_fires_with_its_evidence(rule: Rule) -> None:
@@ -363,6 +370,10 @@ CHANGES = [
     ("severity: warning\nr", "severity: critical\nr", "critical is not worse than critical"),
     ('severity: critical, when: "kv_usage_ratio > 0.95"', "severity: critical", "`when` is missing"),
     ("scope: engine", "scope: engines", "`scope` is one of engine, target, fleet"),
+    ("scope: engine", "like: {pool_tokens: 2}", "`pool_tokens` is not remembered"),
+    ("scope: engine", "like: {waiting: 1}", "a likeness is a factor above 1"),
+    ("scope: engine", "like: {waiting: much}", "`much` is not a decimal number"),
+    ("scope: engine", "limit: cpu", "`limit` is one of sequences, token_budget"),
     ("for: 5s\nk", "for: 1:30\nk", "`for` is a duration"),
     ("for: 5s\nk", "for: 5 s\nk", "`for` is a duration"),
     ("for: 5s\nk", "for: -5s\nk", "`for` is a duration"),
