@@ -109,7 +109,7 @@ def test_replay_prints_one_object_a_file(capsys: pytest.CaptureFixture[str]) -> 
     assert list(first) == ["file", "name", "scrapes", "timeline", "incidents"]
     assert (first["file"], first["name"]) == (str(RECORDING), "kv-pool-exhausted")
     assert first["scrapes"] == len(first["timeline"]) == 37
-    assert {tuple(at) for at in first["timeline"]} == {("t", "verdict", "lead", "incidents")}
+    assert {tuple(at) for at in first["timeline"]} == {("t", "verdict", "lead", "incidents", "alarming")}
 
 
 @pytest.mark.usefixtures("rules")
@@ -123,6 +123,9 @@ def test_replay_tells_an_incident_with_its_times_and_reasons(capsys: pytest.Capt
     assert incident["pending_at"] <= incident["firing_at"] == incident["lead_from"] < incident["resolved_at"]
     assert incident["evidence"][0]["clause"] == "waiting_last > least_waiting"
     assert incident["remedies"][0]["flag"] == "--max-model-len"
+    alarming = [at["t"] for at in story["timeline"] if at["alarming"]]
+    # Once its condition clears it alarms nobody, though it keeps firing for a while.
+    assert incident["firing_at"] == alarming[0] < alarming[-1] < incident["resolved_at"] - 5
     leads = {at["t"]: at["lead"] for at in story["timeline"]}
     assert leads[incident["firing_at"]] == "kv-pool-exhausted"
     assert leads[incident["resolved_at"]] is None

@@ -83,7 +83,13 @@ def as_json(file: Path, recording: Recording, story: Replay) -> dict[str, object
 
 
 def _moment_json(at: Moment) -> dict[str, object]:
-    return {"t": at.wall, "verdict": at.verdict, "lead": at.lead, "incidents": list(at.firing)}
+    return {
+        "t": at.wall,
+        "verdict": at.verdict,
+        "lead": at.lead,
+        "incidents": list(at.firing),
+        "alarming": list(at.alarming),
+    }
 
 
 def _episode_json(episode: Episode) -> dict[str, object]:

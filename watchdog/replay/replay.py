@@ -22,7 +22,10 @@ from watchdog.rule.rule_set import RuleSet
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was said at one scrape (`wall`, unix time); `alarming` are the firing rules above info."""
+    """What was said at one scrape (`wall`, unix time).
+
+    `alarming` are the firing rules of warning and above whose condition has not cleared.
+    """
 
     wall: float
     verdict: Verdict
@@ -126,7 +129,6 @@ def moment(snapshot: Snapshot) -> Moment:
     lead = snapshot.lead.rule if snapshot.lead is not None else None
     firing = snapshot.firing
     rules = tuple(dict.fromkeys(incident.key.rule for incident in firing))
-    alarming = tuple(
-        dict.fromkeys(incident.key.rule for incident in firing if incident.severity is not Severity.INFO)
-    )
+    grave = (each for each in firing if each.severity is not Severity.INFO)
+    alarming = tuple(dict.fromkeys(each.key.rule for each in grave if not each.ending))
     return Moment(snapshot.wall, snapshot.verdict, lead, rules, alarming)
