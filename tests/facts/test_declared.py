@@ -12,6 +12,7 @@ from tests.places import ROOT
 from watchdog.facts import declared
 from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import Fact, Known
+from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
@@ -45,7 +46,11 @@ def of_its_answers() -> Iterator[Known]:
 
 
 def of_its_past() -> Iterator[Known]:
-    restarts, watching = Restarts(), Watching()
+    restarts, watching, memory = Restarts(), Watching(), HostMemory()
+    memory.note(8e9, 0.0)
+    memory.begin_again()
+    memory.note(5e9, 10.0)
+    yield from memory.facts(20.0, is_current=True)
     restarts.note([Reset("m", "0", 10.0)], 10.0, True, "nothing")
     yield from restarts.facts(20.0)
     yield from restarts.engine_facts(("m", "0"), 20.0)

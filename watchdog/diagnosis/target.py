@@ -16,12 +16,13 @@ from watchdog.diagnosis.readings import read
 from watchdog.facts import balance
 from watchdog.facts.fact import Known, by_name
 from watchdog.facts.hints import missing_expectations
+from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import History, Reset
-from watchdog.history.layout import Layout
+from watchdog.history.layout import WHOLE_TARGET, Layout
 from watchdog.model import (
     BlindRule,
     Finding,
@@ -39,7 +40,7 @@ from watchdog.model import (
     Verdict,
 )
 from watchdog.rule.rule_set import RuleSet
-from watchdog.signals.catalogue import Signals
+from watchdog.signals.catalogue import HOST_MEMORY, Signals
 from watchdog.signals.functions import View
 
 # Below this, rates and queues are not known yet: the verdict is "starting", never "healthy" by default.
@@ -68,6 +69,7 @@ class TargetDiagnosis:
         self._engines = Engines(self._history)
         self._reachability = Reachability()
         self._restarts = Restarts()
+        self._host_memory = HostMemory()
         self._server = KnownServer(target.expectations)
         self._server_info = ServerInfo()
         self._watching = Watching()
@@ -112,12 +114,21 @@ class TargetDiagnosis:
         resets = self._history.append(taken.page, scrape.at)
         self._begin_again(resets, scrape.at, taken.after_failure)
         self._reachability.answered(taken.page, scrape.at)
+        self._note_host_memory(scrape.at)
         self._server.learn(self._layout(), self._server_info, bool(resets))
+
+    def _note_host_memory(self, at: float) -> None:
+        columns = self._layout().columns(HOST_MEMORY, *WHOLE_TARGET)
+        size = self._history.frames[-1].total(columns)
+        if size > 0:  # NaN where the page does not show it
+            self._host_memory.note(size, at)
 
     def _begin_again(self, resets: tuple[Reset, ...], at: float, was_away: bool) -> None:
         """What engines that restarted leave behind."""
         lead = self._standing.lead
         self._restarts.note(resets, at, was_away, lead.rule if lead else "nothing")
+        if resets:
+            self._host_memory.begin_again()
         for reset in resets:
             began = self._subject(reset.model_name, reset.engine)
             self._engines.forget(began)
@@ -161,12 +172,14 @@ class TargetDiagnosis:
     def _engine_facts(self, subject: Subject, at: float) -> Iterator[Known]:
         yield from self._server.facts(subject.model_name, subject.engine)
         yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
+        yield from self._host_memory.facts(at, is_current=True)
         since = self._history.epoch(subject.model_name, subject.engine)
         yield from self._watching.engine_facts(subject, since, at)
 
     def _target_facts(self, page: Page | None, at: float, found: _Found) -> Iterator[Known]:
         yield from self._reachability.facts(at)
         yield from self._restarts.facts(at)
+        yield from self._host_memory.facts(at, is_current=page is not None)
         yield from self._server.facts("", "")
         if page is not None:
             of_one = balance.of_one_server(found.signals, self._layout().owners).values()

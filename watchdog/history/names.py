@@ -90,6 +90,8 @@ PROCESS = frozenset(
     {
         "process_start_time_seconds",
         "process_open_fds",
+        "process_max_fds",
+        "process_resident_memory_bytes",
         "process_cpu_seconds_total",
         "http_requests_total",
     }

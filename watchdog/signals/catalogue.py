@@ -120,6 +120,7 @@ CONFIG = _vllm("cache_config_info")
 AWAKE = _vllm("engine_sleep_state", sleep_state="awake")
 LORA = _vllm("lora_requests_info")
 OPEN_FILES = _process("process_open_fds")
+HOST_MEMORY = _process("process_resident_memory_bytes")
 ANSWERS = _process("http_requests_total")
 ANSWERS_5XX = _process("http_requests_total", status="5xx")
 CHAT, COMPLETIONS = (
@@ -227,6 +228,10 @@ SIGNALS = (
            "Prompt tokens over steps: the chunk of prefill a step really takes.",
            ratio(increase(PROMPT_TOKENS), increase(STEPS), 10.0)),
     Signal("open_files", "files", "Open files of the API server process.", newest(OPEN_FILES)),
+    Signal("open_files_limit", "files", "Most files the API server process may open at once (ulimit -n).",
+           newest(_process("process_max_fds"))),
+    Signal("open_files_recent_max", "files", "Most open files of the API server process in the last 15 s.",
+           highest(OPEN_FILES, "recent")),
     Signal("open_files_climb", "files",
            "How far the API server's open files rose above their lowest in the window: a stuck connection is one.",
            climb(OPEN_FILES)),
