@@ -257,6 +257,150 @@ def test_a_ledger_is_each_senders_own_and_survives(store: Store, path: Path) -> 
         assert again.ledger("b").load() == {"x": "3"}
 
 
+# What it costs.
+
+
+def statements(store: Store, path: Path) -> list[str]:
+    """Fills with what is asked of a connection from now on."""
+    asked: list[str] = []
+    connection = store._database._connection
+    assert connection is not None
+    connection.set_trace_callback(asked.append)
+    return asked
+
+
+def test_nothing_that_a_step_asks_reads_a_whole_table(store: Store, path: Path) -> None:
+    """At ten thousand old incidents each such reading is more than all else that a step does."""
+    store.record(began("first"))
+    asked = statements(store, path)
+    store.record(began())
+    store.record([change(incident("slow", PENDING)), change(incident("near", PENDING))])
+    store.checkpoint([incident(), incident("slow", PENDING), incident("unseen")], WALL + 5, 5, ["gpu-0"])
+    store.checkpoint([incident(), incident("slow", PENDING)], WALL + 10, 10, ["gpu-0", "gpu-1"])
+    store.record([change(resolved(WALL + 9), FIRING), change(resolved(WALL + 9, "unseen"), FIRING)])
+    store.checkpoint([], WALL + 100, 100, ["gpu-0"])
+    store._max_incidents = 1
+    store.record(began("last"))
+    store.ledger("a").save({"x": "1", "y": None})
+    store.query(WALL, FIRING)
+    store.query(WALL, rule="first")
+    store.query()
+    with closing(sqlite3.connect(path)) as other:
+        plans = {
+            each: [row[3] for row in other.execute(f"EXPLAIN QUERY PLAN {each}")]
+            for each in asked
+            if each.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))
+        }
+    assert len(plans) > 15
+    # An index over what is pending is as short as what is pending; a limit ends a reading in the order of an index.
+    scans = {
+        each: plan
+        for each, plan in plans.items()
+        if "SCAN" in str(plan) and "pending_incidents" not in str(plan) and "LIMIT" not in each
+    }
+    assert scans == {}
+    # Rows of the same moment may be sorted, all of them never.
+    assert "TEMP B-TREE FOR ORDER BY" not in str(plans)
+
+
+def test_an_earlier_file_gets_the_indexes_that_it_lacks(store: Store, path: Path) -> None:
+    store.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(
+            "DROP INDEX pending_incidents; DROP INDEX firing_incidents; DROP INDEX incidents_by_rule"
+        )
+    reopened(path)
+    with closing(sqlite3.connect(path)) as other:
+        indexes = {row[0] for row in other.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    assert indexes >= {"pending_incidents", "firing_incidents", "incidents_by_rule"}
+
+
+@pytest.fixture
+def patient(path: Path) -> Iterator[Store]:
+    """One that writes how incidents stand each five seconds."""
+    with closing(Store(path, interval_seconds=5)) as opened:
+        opened.open(WALL)
+        yield opened
+
+
+def killed(store: Store) -> None:
+    """Lets go of the file as a kill does: nothing is written any more."""
+    store._database.close()
+
+
+def test_the_steps_of_all_targets_are_one_transaction_an_interval(patient: Store, path: Path) -> None:
+    names = [f"t{number}" for number in range(100)]
+    asked = statements(patient, path)
+    for second in range(0, 300, 5):
+        for position, name in enumerate(names):
+            firing, pending = incident(target=name), incident("slow", PENDING, target=name)
+            at = second + position / 20
+            patient.checkpoint([firing, pending], WALL + at, at, [name])
+    assert 60 <= asked.count("COMMIT") <= 1 + 60 / 0.9
+
+
+def test_calm_targets_write_once_a_minute_that_they_are_watched(patient: Store, path: Path) -> None:
+    asked = statements(patient, path)
+    for second in range(0, 300, 5):
+        patient.checkpoint([], WALL + second, second, ["gpu-0"])
+    assert asked.count("COMMIT") == 5
+    patient.close()
+    assert reopened(path).last_seen == WALL + 295
+
+
+def test_a_kill_loses_what_the_last_interval_told_and_no_transition(patient: Store, path: Path) -> None:
+    pending = incident("slow", PENDING)
+    patient.record(began())
+    patient.record([change(pending)])
+    for second in range(13):
+        held = replace(pending, held_seconds=float(second))
+        patient.checkpoint([incident(), held], WALL + second, second, ["gpu-0"])
+    patient.record([change(incident("new", PENDING))])
+    killed(patient)
+    by_rule = {each.key.rule: each for each in reopened(path, WALL + 13).incidents}
+    assert by_rule.keys() == {"kv-pool-exhausted", "slow", "new"}
+    assert by_rule["slow"].held_seconds >= 12 - 5
+
+
+def test_a_step_never_overtakes_the_transition_after_it(patient: Store, path: Path) -> None:
+    """What one target said before is written when another one's step is due."""
+    patient.record([*began("ends"), change(incident("fires", PENDING))])
+    patient.checkpoint([], WALL, 0, ["gpu-1"])
+    patient.checkpoint([incident("ends"), incident("fires", PENDING)], WALL + 1, 1, ["gpu-0"])
+    patient.record([change(resolved(WALL + 2, "ends"), FIRING)])
+    patient.record([change(incident("fires"), PENDING), change(incident("new", PENDING))])
+    patient.checkpoint([], WALL + 6, 6, ["gpu-1"])
+    killed(patient)
+    states = {each.key.rule: each.state for each in reopened(path, WALL + 7).incidents}
+    assert states == {"fires": FIRING, "new": PENDING}
+
+
+events = strategies.lists(
+    strategies.tuples(
+        strategies.sampled_from("abc"), strategies.sampled_from(["begin", "end", "near", "step"])
+    ),
+    max_size=30,
+)
+
+
+@given(events)
+@hypothesis_settings(deadline=None, max_examples=60)
+def test_it_knows_how_many_it_keeps_without_counting_again(happened: list[tuple[str, str]]) -> None:
+    with closing(Store(None, max_incidents=4, interval_seconds=3)) as store:
+        store.open(WALL)
+        for second, (rule, event) in enumerate(happened):
+            wall = WALL + second
+            if event == "begin":
+                store.record([change(incident(rule, since=wall))])
+            elif event == "end":
+                store.record([change(resolved(wall, rule, since=wall), FIRING)])
+            elif event == "near":
+                store.record([change(incident(rule, PENDING, since=wall))])
+            store.checkpoint([incident(rule, PENDING, since=wall)], wall, second, ["gpu-0"])
+            rows = store._rows("SELECT count(*) FROM incidents", ())
+            assert store._count in {None, rows[0][0]}
+
+
 def test_without_a_path_it_works_in_memory_and_says_so() -> None:
     with closing(Store(None)) as store:
         assert store.open(WALL) == Restored()

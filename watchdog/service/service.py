@@ -312,7 +312,10 @@ def _store(settings: Settings) -> Store | None:
     if state.directory is None:
         return None
     return Store(
-        state.directory / FILE_NAME, retention_days=state.retention_days, max_incidents=state.max_incidents
+        state.directory / FILE_NAME,
+        retention_days=state.retention_days,
+        max_incidents=state.max_incidents,
+        interval_seconds=settings.scrape.interval_seconds,
     )
 
 

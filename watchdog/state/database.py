@@ -45,6 +45,13 @@ CREATE TABLE ledger (
 ) WITHOUT ROWID;
 """
 
+# Those that a file of the same schema may lack: an earlier version did without.
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS pending_incidents ON incidents (changed_at) WHERE state = 'pending'",
+    "CREATE INDEX IF NOT EXISTS firing_incidents ON incidents (changed_at) WHERE state = 'firing'",
+    "CREATE INDEX IF NOT EXISTS incidents_by_rule ON incidents (rule, changed_at)",
+)
+
 _OUR_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
 _TABLES = frozenset({"moments", "incidents", "transitions", "ledger"})
@@ -231,6 +238,7 @@ def _connect(place: str) -> sqlite3.Connection:
 def _empty_memory() -> sqlite3.Connection:
     connection = _connect(":memory:")
     connection.executescript(_SCHEMA)
+    _prepare(connection)
     return connection
 
 
@@ -245,7 +253,7 @@ def _trusted(path: Path) -> sqlite3.Connection:
         # A kill loses nothing then, and a power cut at most the last transactions.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA journal_size_limit = 4194304")
-        _transact(connection, _touch)
+        _transact(connection, _prepare)
     except sqlite3.Error as error:
         connection.close()
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNTRUSTED:
@@ -296,8 +304,10 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def _touch(connection: sqlite3.Connection) -> None:
-    """Shows whether it can be written."""
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Adds what an earlier version did without, and shows whether it can be written."""
+    for statement in _INDEXES:
+        connection.execute(statement)
     connection.execute("INSERT OR REPLACE INTO moments VALUES ('opened', strftime('%s'))")
 
 

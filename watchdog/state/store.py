@@ -6,9 +6,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +20,11 @@ _log = logging.getLogger(__name__)
 FILE_NAME = "incidents.sqlite"
 # After a longer absence what was known is history: what still holds starts afresh.
 LONGEST_ABSENCE_SECONDS = 3600.0
-_FIRING_REWRITE_SECONDS = 15.0
+_BODY_REWRITE_SECONDS = 15.0
+# Where nothing is open, all that a write could tell is that we live.
+_ALIVE_REWRITE_SECONDS = 60.0
+# A step may come a little early: an interval that is nearly over is over.
+_NEARLY = 0.9
 _PENDING_SEEN_WITHIN_SECONDS = 300.0
 _TRANSITIONS_SHOWN = 1000
 _INCIDENT = TypeAdapter(Incident)
@@ -48,16 +52,63 @@ class Restored:
         return kept, tuple(Transition.end_of(each, wall) for each in gone)
 
 
-class Store:
-    """Incidents on disk, or in memory where `path` is None or the disk fails. For many threads; never raises."""
+class _Written(NamedTuple):
+    """When the body of an open incident was last written (monotonic), and its state then."""
 
-    def __init__(self, path: Path | None, *, retention_days: float = 30, max_incidents: int = 10_000) -> None:
+    at: float
+    state: State
+
+
+@dataclass(slots=True)
+class _Learnt:
+    """What steps said since the last write: the open incidents of each target, and when (monotonic, unix seconds)."""
+
+    open: dict[str, dict[Key, Incident]] = field(default_factory=dict)
+    at: float = float("-inf")
+    wall: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any step was taken."""
+        return self.at > float("-inf")
+
+    def correct(self, incident: Incident) -> None:
+        """Takes over what a transition says: it is newer."""
+        of_target = self.open.get(incident.key.target)
+        if of_target is None:
+            return
+        if incident.state is State.RESOLVED:
+            of_target.pop(incident.key, None)
+        else:
+            of_target[incident.key] = incident
+
+
+class Store:
+    """Incidents on disk, or in memory where `path` is None or the disk fails. For many threads; never raises.
+
+    Changes of state are written at once. How open incidents stand is written for all targets together, once in
+    `interval_seconds`: a kill loses at most what that interval told.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        retention_days: float = 30,
+        max_incidents: int = 10_000,
+        interval_seconds: float = 0.0,
+    ) -> None:
         self._database = Database(path)
         self._retention_seconds = retention_days * 86400
         self._max_incidents = max_incidents
+        self._interval_seconds = interval_seconds
+        # Held during a write, too: a checkpoint must not overtake a transition, which is newer.
         self._lock = threading.Lock()
-        # When each open incident was last written (monotonic), by its target.
-        self._written_at: dict[str, dict[Key, float]] = {}
+        self._learnt = _Learnt()
+        self._flushed_at = self._alive_at = float("-inf")
+        self._written: dict[str, dict[Key, _Written]] = {}
+        # How many incidents are kept; None until they are counted, which reads a whole index.
+        self._count: int | None = None
 
     @property
     def health(self) -> Health:
@@ -86,16 +137,15 @@ class Store:
         if not changes:
             return
 
-        def work(connection: sqlite3.Connection) -> None:
-            for change in changes:
-                _record(connection, change)
-            self._prune(connection, max(change.at for change in changes))
+        def work(connection: sqlite3.Connection) -> int:
+            added = sum(_record(connection, change) for change in changes)
+            return self._prune(connection, added, max(change.at for change in changes))
 
-        self._database.write(work)
         with self._lock:
+            self._write(work)
             for change in changes:
-                if change.incident.state is State.RESOLVED:
-                    self._forget(change.incident.key)
+                self._learnt.correct(change.incident)
+                self._note(change.incident)
 
     def checkpoint(
         self, incidents: Iterable[Incident], wall: float, at: float, targets: Collection[str] = ()
@@ -105,24 +155,16 @@ class Store:
         `targets` are those that `incidents` speak for: a pending incident of theirs that is not among them is
         over. `at` is monotonic.
         """
-        present = {each.key: each for each in incidents if each.state is not State.RESOLVED}
-        speaks_for = {key.target for key in present} | set(targets)
+        learnt: dict[str, dict[Key, Incident]] = {target: {} for target in targets}
+        for each in incidents:
+            of_target = learnt.setdefault(each.key.target, {})
+            if each.state is not State.RESOLVED:
+                of_target[each.key] = each
         with self._lock:
-            due = [each for each in present.values() if self._is_due(each, at)]
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (wall,))
-            for incident in due:
-                _refresh(connection, incident, wall)
-            _drop_pending(connection, speaks_for, {_text(key) for key in present})
-
-        self._database.write(work)
-        with self._lock:
-            for incident in due:
-                self._written_at.setdefault(incident.key.target, {})[incident.key] = at
-            for target in speaks_for:
-                for key in [key for key in self._written_at.get(target, ()) if key not in present]:
-                    self._forget(key)
+            self._learnt.open.update(learnt)
+            self._learnt.at, self._learnt.wall = at, wall
+            if at - self._flushed_at >= _NEARLY * self._interval_seconds:
+                self._flush()
 
     def query(
         self,
@@ -134,10 +176,13 @@ class Store:
         """Incidents that began or changed since that unix time, the newest first."""
         clauses: list[str] = []
         values: list[str | float] = []
-        for clause, value in (("changed_at >= ?", since), ("state = ?", state), ("rule = ?", rule)):
+        for clause, value in (("changed_at >= ?", since), ("rule = ?", rule)):
             if value is not None:
                 clauses.append(clause)
                 values.append(value)
+        if state is not None:
+            # Spelt out, or the indexes over one state are not used.
+            clauses.append(f"state = '{State(state)}'")
         where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
         statement = f"SELECT body FROM incidents {where} ORDER BY changed_at DESC, id LIMIT ?"  # noqa: S608
         values.append(max(0, min(limit, self._max_incidents)))
@@ -164,35 +209,98 @@ class Store:
 
     def close(self) -> None:
         """Closes the file; what was recorded is kept."""
+        with self._lock:
+            self._flush(closing=True)
         self._database.close()
 
     def _rows(self, statement: str, values: Sequence[str | float]) -> list[tuple[Any, ...]]:
         return self._database.read(lambda connection: connection.execute(statement, values).fetchall(), [])
 
+    def _flush(self, *, closing: bool = False) -> None:
+        """Writes what was learnt since the last time, in one transaction, and nothing where nothing is new."""
+        learnt = self._learnt
+        if not learnt.is_known:
+            return
+        self._learnt = _Learnt(at=learnt.at, wall=learnt.wall)
+        self._flushed_at = learnt.at
+        present = [each for of_target in learnt.open.values() for each in of_target.values()]
+        due = [each for each in present if self._is_due(each, learnt.at)]
+        bodies = {each.key for each in due}
+        # Their time goes on with each step.
+        pending = [each for each in present if each.state is State.PENDING and each.key not in bodies]
+        gone = self._gone(learnt.open)
+        is_due = closing or learnt.at - self._alive_at >= _ALIVE_REWRITE_SECONDS
+        if due or pending or gone or is_due:
+            self._alive_at = learnt.at
+
+            def work(connection: sqlite3.Connection) -> int | None:
+                connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (learnt.wall,))
+                added = sum(_refresh(connection, incident, learnt.wall) for incident in due)
+                connection.executemany(*_clocks(pending, learnt.wall))
+                removed = connection.executemany("DELETE FROM incidents WHERE id = ?", gone).rowcount
+                return None if self._count is None else self._count + added - max(0, removed)
+
+            self._write(work)
+        for incident in due:
+            self._note(incident)
+        for target, of_target in learnt.open.items():
+            for key in [key for key in self._written.get(target, ()) if key not in of_target]:
+                self._forget(key)
+
+    def _write(self, work: Callable[[sqlite3.Connection], int | None]) -> None:
+        """Runs work that returns how many incidents there are then (None: not known)."""
+        before = self.health.mode
+        count = self._database.write(work)
+        # A file that comes or goes brings its own number.
+        self._count = count if self.health.mode is before else None
+
     def _is_due(self, incident: Incident, at: float) -> bool:
-        """Whether to write it again: while it is pending, so that its time is kept, each step."""
-        written_at = self._written_at.get(incident.key.target, {}).get(incident.key, float("-inf"))
-        return incident.state is State.PENDING or at - written_at >= _FIRING_REWRITE_SECONDS
+        """Whether to write its body again."""
+        written = self._written.get(incident.key.target, {}).get(incident.key)
+        if written is None or written.state is not incident.state:
+            return True
+        return at - written.at >= _BODY_REWRITE_SECONDS
+
+    def _gone(self, learnt: Mapping[str, Collection[Key]]) -> list[tuple[int]]:
+        """The pending incidents of these targets that are open no more, by number."""
+        rows = self._rows("SELECT id, key, target FROM incidents WHERE state = 'pending'", ())
+        present = {_text(key) for of_target in learnt.values() for key in of_target} if rows else set()
+        return [(number,) for number, key, target in rows if target in learnt and key not in present]
+
+    def _note(self, incident: Incident) -> None:
+        """Notes that its body is written."""
+        if incident.state is State.RESOLVED:
+            self._forget(incident.key)
+        else:
+            of_target = self._written.setdefault(incident.key.target, {})
+            of_target[incident.key] = _Written(self._learnt.at, incident.state)
 
     def _forget(self, key: Key) -> None:
-        of_target = self._written_at.get(key.target, {})
+        of_target = self._written.get(key.target, {})
         of_target.pop(key, None)
         if not of_target:
-            self._written_at.pop(key.target, None)
+            self._written.pop(key.target, None)
 
-    def _prune(self, connection: sqlite3.Connection, wall: float) -> None:
-        """Drops what ended long ago, and the oldest ends where there are too many; never what fires."""
-        connection.execute(
+    def _prune(self, connection: sqlite3.Connection, added: int, wall: float) -> int:
+        """Drops what ended long ago, and the oldest ends where there are too many; never what fires.
+
+        Returns how many incidents are kept; `added` are those that came since they were counted.
+        """
+        old = connection.execute(
             "DELETE FROM incidents WHERE state = 'resolved' AND resolved_at < ?",
             (wall - self._retention_seconds,),
-        )
-        count = connection.execute("SELECT count(*) FROM incidents").fetchone()[0]
+        ).rowcount
+        if self._count is None:
+            count: int = connection.execute("SELECT count(*) FROM incidents").fetchone()[0]
+        else:
+            count = self._count + added - old
         if count > self._max_incidents:
-            connection.execute(
+            count -= connection.execute(
                 "DELETE FROM incidents WHERE id IN "
                 "(SELECT id FROM incidents WHERE state = 'resolved' ORDER BY resolved_at LIMIT ?)",
                 (count - self._max_incidents,),
-            )
+            ).rowcount
+        return count
 
 
 class StoreLedger:
@@ -221,7 +329,8 @@ class StoreLedger:
         self._database.write(work)
 
 
-def _record(connection: sqlite3.Connection, change: Transition) -> None:
+def _record(connection: sqlite3.Connection, change: Transition) -> int:
+    """Keeps a change of state; returns how many incidents there are more (fewer, below zero)."""
     incident = change.incident
     key = _text(incident.key)
     row = connection.execute(
@@ -230,10 +339,10 @@ def _record(connection: sqlite3.Connection, change: Transition) -> None:
     if incident.state is State.RESOLVED:
         if incident.firing_since is None:
             # It never fired: nobody was paged, and a history of near misses hides what happened.
-            connection.execute("DELETE FROM incidents WHERE key = ? AND state = 'pending'", (key,))
-            return
+            dropped = connection.execute("DELETE FROM incidents WHERE key = ? AND state = 'pending'", (key,))
+            return -dropped.rowcount
         if row is None and _is_recorded(connection, incident):
-            return
+            return 0
     identity: int = row[0] if row else secrets.randbits(62)
     body = _body(incident)
     _write(connection, identity, incident, body, change.at)
@@ -245,6 +354,7 @@ def _record(connection: sqlite3.Connection, change: Transition) -> None:
         "INSERT INTO transitions VALUES (?, ?, ?, ?, ?)",
         (identity, number, change.at, before, body),
     )
+    return 0 if row else 1
 
 
 def _write(
@@ -279,23 +389,25 @@ def _is_recorded(connection: sqlite3.Connection, incident: Incident) -> bool:
     return found.fetchone() is not None
 
 
-def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) -> None:
+def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) -> int:
+    """Writes how an open incident stands; returns how many incidents there are more."""
     body = _body(incident)
     updated = connection.execute(
         "UPDATE incidents SET pending_seconds = ?, seen_at = ?, body = ?, state = ? "
         "WHERE key = ? AND state <> 'resolved'",
         (incident.held_seconds, wall, body, str(incident.state), _text(incident.key)),
     )
-    if updated.rowcount == 0:
-        since = incident.firing_since if incident.firing_since is not None else incident.pending_since
-        _write(connection, secrets.randbits(62), incident, body, since)
+    if updated.rowcount:
+        return 0
+    since = incident.firing_since if incident.firing_since is not None else incident.pending_since
+    _write(connection, secrets.randbits(62), incident, body, since)
+    return 1
 
 
-def _drop_pending(connection: sqlite3.Connection, targets: Collection[str], present: Collection[str]) -> None:
-    rows = connection.execute("SELECT id, key, target FROM incidents WHERE state = 'pending'").fetchall()
-    names = set(targets)
-    gone = [(each,) for each, key, target in rows if target in names and key not in present]
-    connection.executemany("DELETE FROM incidents WHERE id = ?", gone)
+def _clocks(pending: Sequence[Incident], wall: float) -> tuple[str, list[tuple[float, float, str]]]:
+    """The statement, and its values, that tell for how long pending incidents have held."""
+    statement = "UPDATE incidents SET pending_seconds = ?, seen_at = ? WHERE key = ? AND state <> 'resolved'"
+    return statement, [(each.held_seconds, wall, _text(each.key)) for each in pending]
 
 
 def _restore(connection: sqlite3.Connection, wall: float) -> Restored:
