@@ -51,7 +51,7 @@ def test_a_server_that_gets_nothing_is_told() -> None:
     ]
     assert (imbalance.key.target, imbalance.key.model_name) == (FLEET, "meta/llama-8b")
     assert imbalance.state is State.FIRING
-    assert imbalance.cause.startswith("Of 3 servers of this model the busiest did 50% of the requests")
+    assert imbalance.cause.startswith("Of 3 servers of this model the busiest did 50% of the work")
     assert "standing queues: 6 and 0" in imbalance.cause
 
 

@@ -75,8 +75,8 @@ def _load(engines_of_target: Sequence[Readings]) -> Load:
     return Load(
         first_tokens=total("window_first_tokens"),
         generation_tokens_per_second=total("generation_tokens_per_second"),
+        prompt_tokens_per_second=total("prompt_tokens_per_second"),
         running_mean=total("running_mean_requests"),
-        kv_usage_mean_ratio=None,  # no reading tells it
         waiting_recent_min=total("standing_queue_requests"),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import exp, log
 
 from watchdog.facts.fact import Fact, Known
 from watchdog.history.owners import Owners
@@ -11,15 +12,31 @@ from watchdog.model import Lookup, Subject
 ENGINES = Fact("engines", "engines", "Engines of one server.")
 FIRST_TOKENS = Fact("engines_first_tokens", "requests", "Requests that got their first token on any engine.")
 LEAST_SHARE = Fact(
-    "least_engine_share_ratio", "ratio", "Share of the requests (or else tokens) that the least used engine did.")
+    "least_engine_share_ratio", "ratio",
+    "Share of the tokens, prompts and output (or else of the requests), that the least used engine did.")
 GREATEST_SHARE = Fact("greatest_engine_share_ratio", "ratio", "Share that the most used engine did.")
+FEWEST_CHANCE = Fact(
+    "fewest_chance_ratio", "ratio",
+    "At most this is the chance that requests placed at random leave any engine as few as the least used one got.")
+FULLEST_CHANCE = Fact(
+    "fullest_chance_ratio", "ratio",
+    "At most this is the chance that requests placed at random give any engine as many, running and waiting, as the "
+    "fullest one has.")
 RUNNING_GREATEST = Fact("engine_running_greatest", "requests", "Mean batch of the fullest engine.")
 RUNNING_MEAN = Fact("engine_running_mean", "requests", "Mean batch over the engines.")
 RUNNING_LEAST = Fact("engine_running_least", "requests", "Mean batch of the emptiest engine.")
 WAITING_GREATEST = Fact("engine_waiting_greatest", "requests", "Longest standing queue among the engines.")
 WAITING_LEAST = Fact("engine_waiting_least", "requests", "Shortest standing queue among the engines.")
+STRANDED = Fact(
+    "stranded_requests", "requests", "Longest standing queue while another engine has none; 0 where all have one.")
+PRESSED_POOL = Fact(
+    "pressed_pool_ratio", "ratio",
+    "Of the engines on which requests wait, KV usage of the fullest, lowest of the last 15 s; 0 where none wait.")
 KV_USAGE_LEAST = Fact(
     "engine_kv_usage_least_ratio", "ratio", "Mean KV usage of the engine whose pool is emptiest.")
+PREEMPTED_GREATEST = Fact(
+    "preempted_greatest_ratio", "ratio",
+    "Preemptions over the requests that were in the batch, on the engine where they weigh most.")
 TARGETS = Fact("targets", "targets", "Targets that serve one model and answer.")
 HIT_RATIO_SPREAD = Fact(
     "hit_ratio_spread", "ratio", "Best less worst prefix hit ratio among the targets of a model.")
@@ -33,11 +50,30 @@ class Load:
     Each field is the signal of that name.
     """
 
-    first_tokens: float | None
-    generation_tokens_per_second: float | None
-    running_mean: float | None
-    kv_usage_mean_ratio: float | None
-    waiting_recent_min: float | None
+    first_tokens: float | None = None
+    generation_tokens_per_second: float | None = None
+    prompt_tokens_per_second: float | None = None
+    running_mean: float | None = None
+    running_last: float | None = None
+    kv_usage_mean_ratio: float | None = None
+    kv_usage_recent_min_ratio: float | None = None
+    waiting_recent_min: float | None = None
+    preemptions: float | None = None
+    finished_requests: float | None = None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """What it worked off: prompts where they are known, and output."""
+        output, prompts = self.generation_tokens_per_second, self.prompt_tokens_per_second
+        return None if output is None else output + (prompts or 0.0)
+
+    @property
+    def preempted_ratio(self) -> float | None:
+        """Preemptions over the requests that were in the batch; 0 for none of none."""
+        thrown, finished, running = self.preemptions, self.finished_requests, self.running_last
+        if thrown is None or finished is None or running is None:
+            return None
+        return thrown / (finished + running) if finished + running > 0 else 0.0
 
     @classmethod
     def of(cls, lookup: Lookup) -> "Load":
@@ -70,36 +106,76 @@ def facts(loads: Sequence[Load]) -> Iterator[Known]:
     yield ENGINES, float(len(loads))
     if len(loads) < 2:
         return
+    yield from _of_work(loads)
+    yield from _of_batches(loads)
+    pools = _all_known(load.kv_usage_mean_ratio for load in loads)
+    if pools is not None:
+        yield KV_USAGE_LEAST, min(pools)
+    # One that is pressed is enough: what another one does not tell takes nothing from it.
+    preempted = _known(load.preempted_ratio for load in loads)
+    if preempted:
+        yield PREEMPTED_GREATEST, max(preempted)
+
+
+def _of_work(loads: Sequence[Load]) -> Iterator[Known]:
+    """How what came in the window fell on them."""
     requests = _all_known(load.first_tokens for load in loads)
-    tokens = _all_known(load.generation_tokens_per_second for load in loads)
     if requests is not None:
         yield FIRST_TOKENS, sum(requests)
-    shares = _shares(requests) or _shares(tokens)
+        yield FEWEST_CHANCE, chance_of_share(min(requests), requests)
+    shares = _shares(_all_known(load.tokens_per_second for load in loads)) or _shares(requests)
     if shares is not None:
         yield LEAST_SHARE, min(shares)
         yield GREATEST_SHARE, max(shares)
+
+
+def _of_batches(loads: Sequence[Load]) -> Iterator[Known]:
+    """What runs and waits on them."""
     running = _all_known(load.running_mean for load in loads)
+    waiting = _all_known(load.waiting_recent_min for load in loads)
     if running is not None:
         yield RUNNING_GREATEST, max(running)
         yield RUNNING_MEAN, sum(running) / len(running)
         yield RUNNING_LEAST, min(running)
-    pools = _all_known(load.kv_usage_mean_ratio for load in loads)
-    if pools is not None:
-        yield KV_USAGE_LEAST, min(pools)
-    waiting = _all_known(load.waiting_recent_min for load in loads)
+        held = running if waiting is None else [sum(both) for both in zip(running, waiting, strict=True)]
+        yield FULLEST_CHANCE, chance_of_share(max(held), held)
     if waiting is not None:
         yield WAITING_GREATEST, max(waiting)
         yield WAITING_LEAST, min(waiting)
+        yield STRANDED, max(waiting) if min(waiting) == 0 else 0.0
+        held_back = [load.kv_usage_recent_min_ratio for load in loads if load.waiting_recent_min]
+        pressed = _known(held_back)
+        if pressed or not held_back:
+            yield PRESSED_POOL, max(pressed, default=0.0)
+
+
+def chance_of_share(part: float, parts: Sequence[float]) -> float:
+    """At most this is the chance, 0 to 1, that random placement makes any of the parts so much or so little of all.
+
+    Chernoff's bound of the binomial distribution, times the number of parts (Hoeffding, Probability Inequalities for
+    Sums of Bounded Random Variables, 1963, theorem 1): what is rare on one engine is common among sixty.
+    """
+    whole, even = sum(parts), 1.0 / len(parts)
+    if whole <= 0:
+        return 1.0
+    share = min(1.0, part / whole)
+    divergence = _divergence(share, even) + _divergence(1.0 - share, 1.0 - even)
+    return min(1.0, len(parts) * exp(-whole * max(0.0, divergence)))
+
+
+def _divergence(share: float, even: float) -> float:
+    return share * log(share / even) if share > 0 and even > 0 else 0.0
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _all_known(values: Iterable[float | None]) -> list[float] | None:
     """The values; None where one of them is unknown."""
-    known = []
-    for value in values:
-        if value is None:
-            return None
-        known.append(value)
-    return known
+    found = list(values)
+    known = _known(found)
+    return known if len(known) == len(found) else None
 
 
 def _shares(amounts: list[float] | None) -> list[float] | None:
