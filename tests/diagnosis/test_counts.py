@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.watching import shipped_rules
 from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import by_name
-from watchdog.model import Truth
+from watchdog.facts.reachability import Reachability
+from watchdog.model import Failure, Page, Reason, Scrape, Truth
 from watchdog.rule.rule import evaluate
 
 AMONG_MANY = ("dp-imbalance", "replica-imbalance")
@@ -71,3 +72,40 @@ def test_servers_behind_a_router_that_chooses_at_random_are_no_imbalance(
 def test_one_that_gets_nothing_is_told_whatever_their_number(rule: str, count: int, requests: int) -> None:
     loads = [load(float(requests), 4.0)] * (count - 1)
     assert answer(rule, [*loads, load(0.0, 0.0)]) is Truth.YES
+
+
+DAY_SECONDS = 86_400.0
+
+
+def down_after(reason: Reason, interval: float) -> float:
+    """Seconds from the first failed scrape until the server is said to be down."""
+    reached, rule, at = Reachability(), shipped_rules().by_id("target-down"), 0.0
+    while at < 600:
+        reached.failed(Failure(reason, ""), Scrape(at, at, 0.0, 0, b""))
+        if evaluate(rule, by_name(reached.facts(at)).get).truth is Truth.YES:
+            return at
+        at += interval
+    return at
+
+
+@settings(max_examples=10, derandomize=True)
+@given(interval=st.sampled_from([2.0, 5.0, 15.0, 60.0]), seed=st.integers(0, 2**32))
+def test_a_tenth_of_the_scrapes_lost_on_a_healthy_server_is_no_page(interval: float, seed: int) -> None:
+    random, reached, rule = Random(seed), Reachability(), shipped_rules().by_id("target-down")
+    well, at = Page((), ()), 0.0
+    while at < DAY_SECONDS / 4:
+        lost = random.random() < 0.1
+        if lost:
+            reached.failed(Failure(Reason.TIMEOUT, ""), Scrape(at, at, 0.0, 0, b""))
+        else:
+            reached.answered(well, at)
+        if lost:
+            assert evaluate(rule, by_name(reached.facts(at)).get).truth is Truth.NO
+        at += interval
+
+
+@given(st.floats(1, 30))
+def test_a_refused_connection_is_believed_sooner_than_silence(interval: float) -> None:
+    refused, silent = down_after(Reason.REFUSED, interval), down_after(Reason.TIMEOUT, interval)
+    assert refused <= max(10.0, interval) + interval
+    assert refused < silent <= max(20.0, 5 * interval) + interval
