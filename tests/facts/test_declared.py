@@ -8,17 +8,19 @@ from pathlib import Path
 from tests.facts.test_balance import FIRST, SECOND
 from tests.facts.test_reachability import VLLM, fail
 from tests.facts.test_server import layout
+from tests.pages import history_of, page
 from tests.places import ROOT
 from watchdog.facts import declared
 from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import Fact, Known
+from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import Reset
-from watchdog.model import Expectations, ModelShape, Objectives, Reason, ServerInfo, Subject
+from watchdog.model import Expectations, ModelShape, Objectives, Page, Reason, ServerInfo, Subject
 from watchdog.signals.catalogue import CATALOGUE, SIGNALS, Signals
 from watchdog.signals.functions import View
 
@@ -47,6 +49,10 @@ def of_its_answers() -> Iterator[Known]:
 
 def of_its_past() -> Iterator[Known]:
     restarts, watching, memory = Restarts(), Watching(), HostMemory()
+    ranges = GaugeRanges()
+    (frame,) = history_of([(0.0, page(kv_cache_usage_perc=-0.36))]).frames
+    ranges.checked(Page(frame.layout.series, tuple(frame.values)))
+    yield from ranges.engine_facts(frame.layout, "m", "0")
     memory.note(8e9, 0.0)
     memory.begin_again()
     memory.note(5e9, 10.0)

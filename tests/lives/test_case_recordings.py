@@ -27,6 +27,14 @@ class Answer:
 
 ANSWERS = (
     Answer(
+        "69b-kv-usage-negative-pool-full",
+        "kv-pool-exhausted",
+        90,
+        120,
+        ("which cannot be", "preemptions"),
+        Severity.CRITICAL,
+    ),
+    Answer(
         "73-open-files-limit",
         "open-files-exhausted",
         80,

@@ -15,6 +15,7 @@ from watchdog.diagnosis.quotes import quotes
 from watchdog.diagnosis.readings import read
 from watchdog.facts import balance
 from watchdog.facts.fact import Known, by_name
+from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.hints import missing_expectations
 from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.reachability import Reachability
@@ -70,6 +71,7 @@ class TargetDiagnosis:
         self._reachability = Reachability()
         self._restarts = Restarts()
         self._host_memory = HostMemory()
+        self._gauge_ranges = GaugeRanges()
         self._server = KnownServer(target.expectations)
         self._server_info = ServerInfo()
         self._watching = Watching()
@@ -111,7 +113,7 @@ class TargetDiagnosis:
             self._reachability.failed(taken.failure, scrape)
         if taken.page is None:
             return
-        resets = self._history.append(taken.page, scrape.at)
+        resets = self._history.append(self._gauge_ranges.checked(taken.page), scrape.at)
         self._begin_again(resets, scrape.at, taken.after_failure)
         self._reachability.answered(taken.page, scrape.at)
         self._note_host_memory(scrape.at)
@@ -129,6 +131,7 @@ class TargetDiagnosis:
         self._restarts.note(resets, at, was_away, lead.rule if lead else "nothing")
         if resets:
             self._host_memory.begin_again()
+            self._gauge_ranges.begin_again()
         for reset in resets:
             began = self._subject(reset.model_name, reset.engine)
             self._engines.forget(began)
@@ -173,6 +176,7 @@ class TargetDiagnosis:
         yield from self._server.facts(subject.model_name, subject.engine)
         yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
         yield from self._host_memory.facts(at, is_current=True)
+        yield from self._gauge_ranges.engine_facts(self._layout(), subject.model_name, subject.engine)
         since = self._history.epoch(subject.model_name, subject.engine)
         yield from self._watching.engine_facts(subject, since, at)
 
