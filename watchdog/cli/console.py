@@ -56,6 +56,16 @@ def parse_duration(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} {error}") from None
 
 
+ForOption = Annotated[
+    float,
+    typer.Option(
+        "--for",
+        parser=parse_duration,
+        metavar="DURATION",
+        help="How long to watch a server; 30s if not given.",
+        show_default=False,
+    ),
+]
 FormOption = Annotated[
     Form,
     typer.Option(

@@ -31,7 +31,8 @@ COMMANDS = {
     "demo": "Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.",
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
-    "rules": "Lists, shows, tests, checks and scores rules.",
+    "rules": "Lists, shows, explains, tests, checks and scores rules.",
+    "signals": "Lists every signal that a rule may name: its unit, its meaning, and its value now.",
     "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",
     "health": "Exit code 0 while the service on this machine is alive, else 1: a container's health check.",
 }

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from watchdog.cli.console import Form, FormOption, RulesOption, complain, say, say_json
+from watchdog.cli.console import (
+    ConfigOption,
+    Form,
+    FormOption,
+    ForOption,
+    IntervalOption,
+    RulesOption,
+    complain,
+    say,
+    say_json,
+)
 from watchdog.cli.rule_settings import rule_settings
 from watchdog.errors import RuleError, WatchdogError
+from watchdog.model import Scope
 from watchdog.rule.docs import cause_page
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.own_tests import RuleTestResult, test_rule
 from watchdog.rule.rule import Rule
-from watchdog.rule.rule_set import lacking_tests
+from watchdog.rule.rule_set import RuleSet, lacking_tests
 from watchdog.settings.model import RuleSettings
 from watchdog.text import nearest
 
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="Lists, shows, tests, checks and scores rules.",
+    help="Lists, shows, explains, tests, checks and scores rules.",
     no_args_is_help=True,
     epilog="Examples:\n\n  vllm-watchdog rules show kv-pool-exhausted\n\n  vllm-watchdog rules test ./mine",
 )
@@ -49,13 +60,7 @@ def show(
 ) -> None:
     """Shows one rule: what it looks at, what it says, what to do, and how it can be wrong."""
     rules = load_rules(rule_settings(more))
-    rule = rules.find(identity)
-    if rule is None:
-        near = nearest(identity, [each.id for each in rules.rules])
-        raise WatchdogError(
-            f"there is no rule {identity!r}" + (f" ({near})" if near else "; `rules list` names them all")
-        )
-    page = cause_page(rule, rules)
+    page = cause_page(_rule_of(rules, identity), rules)
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - for a terminal only
         from rich.markdown import Markdown  # noqa: PLC0415
@@ -63,6 +68,41 @@ def show(
         Console().print(Markdown(page))
     else:
         say(page)
+
+
+@app.command()
+def explain(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="A rule's id, as `rules list` prints it.")],
+    what: Annotated[str, typer.Argument(metavar="FILE|URL", help="A recording, or a server to watch.")],
+    duration: ForOption = 30.0,
+    interval: IntervalOption = 2.0,
+    config: ConfigOption = None,
+    more: RulesOption = None,
+    form: FormOption = Form.TEXT,
+) -> None:
+    """Explains why a rule fired or stayed silent: each clause over time, its values, what was unknown and why."""
+    from watchdog.cli.explain import explanation_json, explanation_text  # noqa: PLC0415 - only this command
+    from watchdog.cli.source import open_source  # noqa: PLC0415 - needs the pipeline
+    from watchdog.replay.explanation import Explainer  # noqa: PLC0415
+
+    rules = load_rules(rule_settings(more, config))
+    rule = _rule_of(rules, identity)
+    if rule.scope is Scope.FLEET:
+        raise WatchdogError(
+            f"{identity} compares the servers of a fleet, so one server cannot explain it; "
+            f"`rules show {identity}` prints what it looks at"
+        )
+    with open_source(what, config, interval, duration) as source:
+        explainer = Explainer(source.target, rules, rule)
+        for scrape in source.scrapes:
+            explainer.observe(scrape)
+    found = explainer.explanation()
+    if form is Form.JSON:
+        say_json(explanation_json(found))
+    else:
+        say("\n".join(explanation_text(found)))
+    if not found.subjects:
+        raise typer.Exit(2)
 
 
 @app.command("test")
@@ -138,6 +178,16 @@ def score_recordings(
     else:
         say(_totals_text(summary))
     raise typer.Exit(0 if summary.perfect else 1)
+
+
+def _rule_of(rules: RuleSet, identity: str) -> Rule:
+    rule = rules.find(identity)
+    if rule is None:
+        near = nearest(identity, [each.id for each in rules.rules])
+        raise WatchdogError(
+            f"there is no rule {identity!r}" + (f" ({near})" if near else "; `rules list` names them all")
+        )
+    return rule
 
 
 def _with_shipped(folder: Path, allow_untested: bool = False) -> RuleSettings:

@@ -3,7 +3,7 @@
 scrape -> page -> history -> signals and facts -> findings -> incidents -> snapshot, in this order below.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from watchdog.diagnosis.engines import Engines
@@ -48,6 +48,10 @@ from watchdog.signals.functions import View
 LEAST_SECONDS_TO_JUDGE = 15.0
 
 
+Listener = Callable[[Scope, Case, Callable[[str], bool]], None]
+"""Somebody who hears of each subject once it is judged, and may ask whether a metric is on the page."""
+
+
 @dataclass(slots=True)
 class _Found:
     """What one step found before it becomes incidents; `span_seconds` is the longest that an engine was seen."""
@@ -62,9 +66,15 @@ class TargetDiagnosis:
     """Diagnoses one target: give it every scrape in order, it gives back what is known after each."""
 
     def __init__(
-        self, target: Target, rules: RuleSet, max_series: int = 50_000, max_line_bytes: int = 65_536
+        self,
+        target: Target,
+        rules: RuleSet,
+        max_series: int = 50_000,
+        max_line_bytes: int = 65_536,
+        listener: Listener | None = None,
     ) -> None:
         self.target = target
+        self._listener = listener
         self._reader = PageReader(max_series, max_line_bytes)
         self._history = History()
         self._engines = Engines(self._history)
@@ -168,7 +178,10 @@ class TargetDiagnosis:
         self, scope: Scope, subject: Subject, signals: Signals, texts: dict[str, str], found: _Found
     ) -> None:
         context = self._server.context(subject.model_name, subject.engine)
-        findings = self._judge.findings(scope, Case(subject, signals, context, texts))
+        case = Case(subject, signals, context, texts)
+        findings = self._judge.findings(scope, case)
+        if self._listener is not None:
+            self._listener(scope, case, self._is_on_page)
         found.findings.extend(findings)
         found.blind.extend(blind_rules(findings, self._is_on_page))
 

@@ -26,11 +26,12 @@ class Shown:
     is_nested: bool = False
 
     def whole(self, values: Mapping[str, float | None]) -> str:
-        """All of it as it is written."""
+        """All of it as it is written; a name without an entry in `values` stands alone."""
         pieces, start = [], 0
         for end, name in self.values:
-            pieces.append(f"{self.text[start:end]} ({number_text(values[name])})")
-            start = end
+            if name in values:
+                pieces.append(f"{self.text[start:end]} ({number_text(values[name])})")
+                start = end
         return "".join([*pieces, self.text[start:]])
 
     def held(self, values: Mapping[str, float | None], lookup: Lookup) -> str:

@@ -67,7 +67,7 @@ class Replay:
 def replay(target: Target, scrapes: Iterable[Scrape], rules: RuleSet) -> Replay:
     """Runs every scrape through one fresh diagnosis, as `serve` would have."""
     diagnosis = TargetDiagnosis(target, rules)
-    story = _Story()
+    story = Story()
     snapshot = None
     for scrape in scrapes:
         snapshot = diagnosis.observe(scrape)
@@ -75,7 +75,7 @@ def replay(target: Target, scrapes: Iterable[Scrape], rules: RuleSet) -> Replay:
     return Replay(tuple(story.timeline), tuple(story.episodes), snapshot)
 
 
-class _Story:
+class Story:
     """Snapshots in, moments and episodes out."""
 
     def __init__(self) -> None:
@@ -84,6 +84,7 @@ class _Story:
         self._open: dict[Key, Episode] = {}
 
     def add(self, snapshot: Snapshot) -> None:
+        """Takes the snapshot of the next scrape."""
         firing = snapshot.firing
         self.timeline.append(moment(snapshot))
         for transition in snapshot.transitions:

@@ -464,6 +464,24 @@ def signal_names() -> frozenset[str]:
     return _NAMES
 
 
+def compared_signal(name: str) -> tuple[str, str] | None:
+    """The remembered signal and the comparison that a name such as `itl_p50_seconds_baseline` joins; else None."""
+    signal, _, comparison = name.rpartition("_")
+    return (signal, comparison) if name in _COMPARED else None
+
+
+def described(name: str) -> Signal:
+    """What a name that a clause may use stands for; KeyError if unknown.
+
+    Of a comparison it is the remembered signal's unit with the comparison's description, its formula that of now.
+    """
+    compared = compared_signal(name)
+    if compared is None:
+        return CATALOGUE[name]
+    signal, comparison = CATALOGUE[compared[0]], COMPARISONS[compared[1]]
+    return replace(signal, name=name, description=f"Of `{signal.name}`: {comparison.description}.")
+
+
 def metrics_of(name: str) -> frozenset[str]:
     """The canonical metric names a signal is read from; empty for what is not on the page. KeyError if unknown."""
     return _READS[name]
