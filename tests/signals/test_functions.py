@@ -35,6 +35,7 @@ from watchdog.signals.functions import (
     label_number,
     lasting_climb,
     lasting_rate,
+    lately,
     lowest,
     mean,
     mean_over_time,
@@ -299,6 +300,17 @@ def test_a_series_that_exists_only_once_used_counts_as_none_so_far() -> None:
 def test_facts_and_the_first_known() -> None:
     history = history_of([(0.0, page(num_requests_running=1.0))])
     assert first(told("absent"), told("told")).value(view(history, told=7.0)) == 7
+
+
+def test_lately_is_the_last_fifteen_seconds() -> None:
+    stopped = {at: page(generation_tokens_total=10.0 * min(at, 20)) for at in range(0, 31, 5)}
+    assert value(increase(TOKENS), stopped) == 200
+    assert value(lately(increase(TOKENS)), stopped) == 50
+    assert lately(increase(TOKENS)).value(View()) is None
+    asked = lately(increase(TOKENS)).query()
+    assert asked is not None
+    assert "[15s]" in asked
+    assert lately(lasting_rate(TOKENS)).query() is None
 
 
 def test_the_greatest_third_is_what_happened_at_one_moment() -> None:

@@ -33,6 +33,7 @@ from watchdog.signals.functions import (
     label_number,
     lasting_climb,
     lasting_rate,
+    lately,
     lowest,
     mean,
     mean_over_time,
@@ -140,6 +141,8 @@ OUTPUT = "vllm:request_generation_tokens"
 
 # A ratio of few tokens or requests says nothing: 1000 tokens, 10 requests for a share, 5 for a mean.
 LEAST_TOKENS, LEAST_DRAFTED_TOKENS, LEAST_REQUESTS = 1000.0, 500.0, 10.0
+# Of tokens that were generated: two answers of usual length.
+LEAST_GENERATED_TOKENS = 300.0
 
 # Parts that several signals share.
 _pool = fact(POOL_TOKENS)
@@ -170,6 +173,7 @@ def _beyond(usual: Formula, factor: float, least: float) -> Value:
 _stall = _beyond(_usual_gap, 5.0, 0.5)
 _hitch = _beyond(_usual_gap, 20.0, 0.3)
 _long_prompt = _beyond(_usual_prompt, 5.0, 2000.0)
+_drafted_share = ratio(increase(DRAFTED), increase(GENERATION_TOKENS), LEAST_GENERATED_TOKENS)
 _vanished = increase(FIRST_TOKENS) - increase(FINISHED) - change(RUNNING)
 
 
@@ -410,6 +414,10 @@ SIGNALS = (
            "Tokens proposed in a mean draft: num_speculative_tokens as it is used.",
            ratio(increase(DRAFTED), increase(_vllm("spec_decode_num_drafts_total")), LEAST_REQUESTS)),
     Signal("drafted_tokens", "tokens", "Tokens proposed by the drafter.", increase(DRAFTED)),
+    Signal("drafted_token_ratio", "ratio",
+           "Proposed tokens over generated ones: how much speculation goes on; unknown below 300 generated.",
+           _drafted_share),
+    Signal("drafted_token_recent_ratio", "ratio", "The same over the last 15 s.", lately(_drafted_share)),
     Signal("draft_acceptance_ratio", "ratio", "Proposed tokens that were accepted; unknown below 500.",
            ratio(increase(_vllm("spec_decode_num_accepted_tokens_total")), increase(DRAFTED), LEAST_DRAFTED_TOKENS)),
 
@@ -426,7 +434,8 @@ REMEMBERED = tuple(
     for group in (
         "arrivals_per_second first_tokens_per_second finished_per_second prompt_tokens_per_second running_mean",
         "prompt_tokens_per_first_token prompt_tokens_p50 output_tokens_mean request_tokens_p99",
-        "computed_prompt_tokens_per_request prefix_hit_ratio mm_cache_hit_ratio draft_acceptance_ratio",
+        "computed_prompt_tokens_per_request prefix_hit_ratio mm_cache_hit_ratio",
+        "draft_acceptance_ratio drafted_token_ratio",
         "kv_usage_mean_ratio kv_usage_per_request_ratio",
         "ttft_mean_seconds ttft_p50_seconds e2e_p50_seconds",
         "itl_mean_seconds itl_p50_seconds itl_stall_ratio itl_hitch_ratio stream_tokens_per_second",

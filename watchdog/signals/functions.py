@@ -603,6 +603,18 @@ def first(*formulas: Formula) -> Formula:
     return Formula(value, formulas[0].reads, text)
 
 
+def lately(formula: Formula) -> Formula:
+    """A formula over the last 15 s in place of the window."""
+
+    def value(view: View) -> float | None:
+        return None if view.recent is None else formula.value(view.over(view.recent))
+
+    text = formula.promql
+    if isinstance(text, NoPromQL):
+        return Formula(value, formula.reads, text)
+    return Formula(value, formula.reads, lambda stretch: text(replace(stretch, window=stretch.recent)))
+
+
 def bounded(formula: Formula, low: float, high: float | None = None) -> Formula:
     """A formula kept within bounds."""
     inner = formula.value
