@@ -151,11 +151,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a server said beside its metrics page (`/version`, `/v1/models`); None where it did not answer."""
+    """What a server said beside its metrics page (`/version`, `/v1/models`); None where it did not answer.
+
+    `rust_frontend_version` is None for the front end in Python too.
+    """
 
     version: str | None = None
     max_model_len: int | None = None
     models: tuple[str, ...] = ()
+    rust_frontend_version: str | None = None
 
     def completed_by(self, older: "ServerInfo") -> "ServerInfo":
         """This, and of what was not answered now what was answered before."""
@@ -163,6 +167,8 @@ class ServerInfo:
             version=self.version or older.version,
             max_model_len=self.max_model_len or older.max_model_len,
             models=self.models or older.models,
+            # Both come in one answer: a server that tells its version and none of this front end has another one.
+            rust_frontend_version=(self if self.version else older).rust_frontend_version,
         )
 
 
@@ -171,6 +177,7 @@ class Scrape:
     """One attempt to read a page. Exactly one of `body` (non-empty) and `failure` carries the outcome.
 
     `at` is monotonic (arithmetic), `wall` is unix time (display); `status` is 0 where nothing answered.
+    `load` is what `GET /load` told beside the page, in requests; None where it was not asked or did not answer.
     """
 
     at: float
@@ -180,6 +187,7 @@ class Scrape:
     body: bytes
     failure: Failure | None = None
     server_info: ServerInfo = ServerInfo()
+    load: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -444,6 +452,11 @@ class Snapshot:
     def pageable(self) -> frozenset[Key]:
         """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
         return self.standing.pageable
+
+    @property
+    def suspects_api_server(self) -> bool:
+        """Whether it is the API server that bounds throughput, by what holds now."""
+        return any(one.limit == Limit.API_SERVER for one in self.readings)
 
     @property
     def firing(self) -> tuple[Incident, ...]:

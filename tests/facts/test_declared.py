@@ -15,6 +15,7 @@ from watchdog.facts.balance import Load, fleet_facts
 from watchdog.facts.fact import Fact, Known
 from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.host_memory import HostMemory
+from watchdog.facts.inflight import InFlight, Moment
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
@@ -66,11 +67,22 @@ def of_its_past() -> Iterator[Known]:
     yield from watching.facts([])
 
 
+def of_its_requests() -> Iterator[Known]:
+    idle, stuck = InFlight(counts=True), InFlight()
+    for number in range(6):
+        idle.note(Moment(5.0 * number, False, 0, 40.0, 9.0))
+        stuck.note(Moment(5.0 * number, False, 3, 40.0 + number, 9.0 + number))
+    yield from idle.facts()
+    yield from stuck.facts()
+
+
 def yielded() -> set[Fact]:
     """What the code yields where all is known."""
     of_the_fleet = fleet_facts([Load.of(FIRST.get), Load.of(SECOND.get)], [0.1, 0.9])
     return {
-        fact for facts in (of_a_server(), of_its_answers(), of_its_past(), of_the_fleet) for fact, _ in facts
+        fact
+        for facts in (of_a_server(), of_its_answers(), of_its_past(), of_its_requests(), of_the_fleet)
+        for fact, _ in facts
     }
 
 

@@ -109,6 +109,18 @@ def test_it_answers_as_vllm_does() -> None:
         assert requests.get(f"{root}/other", timeout=5).status_code == 404
 
 
+def test_requests_in_flight_are_served_where_they_were_recorded() -> None:
+    clock = Clock()
+    first, second = scrapes(1000, 1001)
+    with ReplayServer([first, replace(second, load=4)], clock=clock) as server:
+        load = server.url.replace("/metrics", "/load")
+        assert requests.get(load, timeout=5).status_code == 503
+        clock.now = 101.5
+        assert requests.get(load, timeout=5).json() == {"server_load": 4}
+    with ReplayServer([first]) as server:
+        assert requests.get(server.url.replace("/metrics", "/load"), timeout=5).status_code == 404
+
+
 def test_what_nobody_answered_is_not_answered() -> None:
     down = Scrape(1.0, 1.0, 0.0, 0, b"", Failure(Reason.REFUSED, "connection refused"))
     with ReplayServer([down]) as server, pytest.raises(requests.ConnectionError):

@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def test_failures(tmp_path: Path, told: dict[str, object], reason: Reason, detai
         ([META, {**row(1), "text": 5}], ":2: text: the page as a string was expected"),
         ([META, {**row(1), "took_s": "fast"}], ":2: took_s: a number was expected"),
         ([META, {**row(1), "reason": "bad luck"}], ":2: reason: 'bad luck' is not known"),
+        ([META, {**row(1), "load": 5}], ":2: load: the answer of GET /load as a string was expected"),
         ([META, row(5), row(4)], ":3: t goes back, from 5.0 to 4.0"),
     ],
 )
@@ -263,3 +265,24 @@ def test_thinning_keeps_what_is_an_interval_after_the_last_kept() -> None:
     assert kept([0, 1, 2], 1) == [0, 1, 2]
     assert kept([0, 0.5, 1], 0) == [0, 0.5, 1]
     assert kept([], 5) == []
+
+
+def test_requests_in_flight_travel_beside_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    read_at = [replace(scrape(1.0), load=0), scrape(2.0), replace(scrape(3.0), load=12)]
+    with Writer(path, META) as writer:
+        for one in read_at:
+            writer.write(one)
+    assert list(read(path)[1]) == read_at
+    assert json.loads(path.read_text().splitlines()[3])["load"] == '{"server_load":12}'
+    assert "load" not in json.loads(path.read_text().splitlines()[2])
+
+
+def test_an_answer_of_load_that_tells_nothing_is_none(tmp_path: Path) -> None:
+    _, scrapes = read(write(tmp_path / "a.jsonl", META, row(1, load="Not Found")))
+    assert [one.load for one in scrapes] == [None]
+
+
+def test_the_front_end_in_rust_is_known_from_the_metadata(tmp_path: Path) -> None:
+    _, scrapes = read(write(tmp_path / "a.jsonl", {**META, "rust_frontend_version": "0.3.1"}, row(1)))
+    assert [one.server_info.rust_frontend_version for one in scrapes] == ["0.3.1"]

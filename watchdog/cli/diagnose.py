@@ -136,7 +136,8 @@ class _WatchedServer:
         self._diagnosis = TargetDiagnosis(target, rules, limits.max_series, limits.max_line_bytes)
 
     def step(self) -> None:
-        self.last = self._diagnosis.observe(self._fetcher.fetch(steady_seconds(), time.time()))
+        suspects = self.last is not None and self.last.suspects_api_server
+        self.last = self._diagnosis.observe(self._fetcher.fetch(steady_seconds(), time.time(), suspects))
 
 
 def _from_file(path: Path, rules: RuleSet) -> Snapshot:

@@ -49,6 +49,7 @@ def record(
         "name": name,
         "interval_s": interval,
         "vllm_version": server_info.version,
+        "rust_frontend_version": server_info.rust_frontend_version,
         "max_model_len": server_info.max_model_len,
         "models": list(server_info.models),
         "phases": [],

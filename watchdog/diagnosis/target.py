@@ -10,6 +10,7 @@ from watchdog.diagnosis.engines import Engines
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.judge import Case, Judge, blind_rules
 from watchdog.diagnosis.limits import Limits
+from watchdog.diagnosis.moments import moment
 from watchdog.diagnosis.pages import PageOrFailure, PageReader
 from watchdog.diagnosis.quotes import quotes
 from watchdog.diagnosis.readings import read
@@ -18,6 +19,7 @@ from watchdog.facts.fact import Known, by_name
 from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.hints import missing_expectations
 from watchdog.facts.host_memory import HostMemory
+from watchdog.facts.inflight import InFlight
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
@@ -85,6 +87,7 @@ class TargetDiagnosis:
         self._server = KnownServer(target.expectations)
         self._server_info = ServerInfo()
         self._watching = Watching()
+        self._in_flight = InFlight()
         self._hints = missing_expectations(target.expectations)
         self._judge = Judge(rules)
         self._limits = Limits(rules)
@@ -128,6 +131,8 @@ class TargetDiagnosis:
         self._reachability.answered(taken.page, scrape.at)
         self._note_host_memory(scrape.at)
         self._server.learn(self._layout(), self._server_info, bool(resets))
+        self._in_flight.counts = self._server.counts_in_flight
+        self._in_flight.note(moment(self._history, scrape.load))
 
     def _note_host_memory(self, at: float) -> None:
         columns = self._layout().columns(HOST_MEMORY, *WHOLE_TARGET)
@@ -142,6 +147,7 @@ class TargetDiagnosis:
         if resets:
             self._host_memory.begin_again()
             self._gauge_ranges.begin_again()
+            self._in_flight.begin_again()
         for reset in resets:
             began = self._subject(reset.model_name, reset.engine)
             self._engines.forget(began)
@@ -192,6 +198,7 @@ class TargetDiagnosis:
         yield from self._gauge_ranges.engine_facts(self._layout(), subject.model_name, subject.engine)
         since = self._history.epoch(subject.model_name, subject.engine)
         yield from self._watching.engine_facts(subject, since, at)
+        yield from self._in_flight.facts()
 
     def _target_facts(self, page: Page | None, at: float, found: _Found) -> Iterator[Known]:
         yield from self._reachability.facts(at)
@@ -202,6 +209,7 @@ class TargetDiagnosis:
             of_one = balance.of_one_server(found.signals, self._layout().owners).values()
             yield from balance.facts([balance.Load.of(lookup) for lookup in of_one])
             yield from self._watching.facts(found.blind)
+            yield from self._in_flight.facts()
 
     # Incidents to the snapshot.
 

@@ -3,10 +3,19 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from watchdog.facts import balance, gauge_ranges, host_memory, reachability, restarts, server, watching
+from watchdog.facts import (
+    balance,
+    gauge_ranges,
+    host_memory,
+    inflight,
+    reachability,
+    restarts,
+    server,
+    watching,
+)
 from watchdog.facts.fact import Fact
 
-MODULES = (server, reachability, restarts, host_memory, gauge_ranges, watching, balance)
+MODULES = (server, reachability, restarts, host_memory, gauge_ranges, watching, inflight, balance)
 """The modules that yield facts, in the order in which people read of them."""
 
 DECLARED: Mapping[str, Fact] = MappingProxyType(

@@ -115,6 +115,14 @@ class KnownServer:
             config=self._config(""),
         )
 
+    @property
+    def counts_in_flight(self) -> bool:
+        """Whether its start says that `GET /load` counts: by its front end in Rust, or by the owner's flags."""
+        return (
+            self._info.rust_frontend_version is not None
+            or "--enable-server-load-tracking" in self._told.vllm_args
+        )
+
     def version_text(self) -> str:
         """The version as told, else as bracketed from the page."""
         return self._info.version or (str(self._bracket) if self._bracket else "unknown")

@@ -13,6 +13,7 @@ from typing import Self
 
 from watchdog.model import Scrape, ServerInfo
 from watchdog.replay.rounds import carried_on, gains
+from watchdog.scrape.load import answer_of
 from watchdog.scrape.recording import read
 from watchdog.settings.values import parse_vllm_args
 
@@ -42,6 +43,8 @@ class ReplayServer:
         self._scrapes = scrapes
         self._offsets = [scrape.wall - scrapes[0].wall for scrape in scrapes]
         self._begin_seconds = begin_seconds
+        self.has_load = any(scrape.load is not None for scrape in scrapes)
+        """Whether the recording holds answers of `GET /load`."""
         self._gains = gains(self._at(0.0).body, scrapes[-1].body)
         self._speed = speed
         self._clock = clock
@@ -141,12 +144,17 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             self._page(replay.current())
         elif path == "/version":
-            self._json({"version": replay.server_info.version})
+            info = replay.server_info
+            front_end = info.rust_frontend_version
+            told = {"version": info.version} | ({"rust_frontend_version": front_end} if front_end else {})
+            self._json(told)
         elif path == "/v1/models":
             names = replay.server_info.models or ("recorded",)
             limit = replay.server_info.max_model_len
             models = [{"id": name, "object": "model", "max_model_len": limit} for name in names]
             self._json({"object": "list", "data": models})
+        elif path == "/load" and replay.has_load:
+            self._load(replay.current().load)
         elif path == "/health":
             self._send(200, "text/plain", b"")
         else:
@@ -158,6 +166,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._send(scrape.status, CONTENT_TYPE, scrape.body)
+
+    def _load(self, load: int | None) -> None:
+        # Where it was not read beside that page nobody knows what it would have been; it is there all the same.
+        if load is None:
+            self._send(503, "text/plain", b"not recorded at this moment")
+        else:
+            self._send(200, "application/json", answer_of(load).encode())
 
     def _json(self, body: object) -> None:
         self._send(200, "application/json", json.dumps(body).encode())

@@ -28,6 +28,7 @@ from watchdog.http.endpoint import Endpoint
 from watchdog.http.url import redact_url, split_user_info
 from watchdog.http.wire import Adapter, Stage, Wire
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
+from watchdog.scrape.load import LoadAsking, requests_in_flight
 from watchdog.text import one_line
 
 ACCEPT = "text/plain;version=0.0.4"
@@ -79,12 +80,14 @@ class Fetcher:
         self._wire = Wire()
         self._adapter = Adapter(self._wire)
         self._session = open_session(endpoint, self._adapter)
+        self._load_asking = LoadAsking()
         self._lock = threading.Lock()
 
-    def fetch(self, at: float, wall: float) -> Scrape:
+    def fetch(self, at: float, wall: float, suspects_api_server: bool = False) -> Scrape:
         """Returns the page, or why there is none; never raises, and takes the deadline's time at most.
 
-        `at` and `wall` are handed on; what `server_info` last read comes with every scrape.
+        `at` and `wall` are handed on; what `server_info` last read comes with every scrape. `GET /load` is read beside
+        a page on which nothing moved, or where the API server is suspected, and about once a minute otherwise.
         """
         began = time.monotonic()
         body, failure = b"", None
@@ -96,14 +99,22 @@ class Fetcher:
                 body = answer.body
         except Exception as error:  # Whatever libraries raise: a scrape that failed is data.
             failure = self._failure(error)
-        return Scrape(at, wall, time.monotonic() - began, self._status, body, failure, self._server_info)
+        took_seconds, status = time.monotonic() - began, self._status
+        load = None
+        if failure is not None:
+            self._load_asking.begin_again()
+        elif self._load_asking.is_due(body, at, suspects_api_server):
+            load = self._load(began + self._limits.deadline_seconds)
+        return Scrape(at, wall, took_seconds, status, body, failure, self._server_info, load)
 
     def server_info(self) -> ServerInfo:
         """Returns what the server says beside its page, as far as it says it within two seconds."""
         ends_at = time.monotonic() + min(FACTS_SECONDS, self._limits.deadline_seconds)
-        version = _version(self._json("version", ends_at))
+        told = self._json("version", ends_at)
         max_model_len, models = _models(self._json("v1/models", ends_at))
-        self._server_info = ServerInfo(version, max_model_len, models)
+        self._server_info = ServerInfo(
+            _version(told, "version"), max_model_len, models, _version(told, "rust_frontend_version")
+        )
         return self._server_info
 
     def close(self) -> None:
@@ -111,16 +122,29 @@ class Fetcher:
         self._wire.stop()
         self._session.close()
 
+    def _load(self, ends_at: float) -> int | None:
+        load = requests_in_flight(self._body_of("load", ends_at))
+        if 400 <= self._status < 500:
+            self._load_asking.refused()
+        return load
+
     def _json(self, path: str, ends_at: float) -> object:
+        try:
+            told: object = json.loads(self._body_of(path, ends_at))
+        except (ValueError, RecursionError):
+            return None
+        return told
+
+    def _body_of(self, path: str, ends_at: float) -> bytes:
+        """What a path beside the page answers, empty where it does not in time."""
         seconds = ends_at - time.monotonic()
         if seconds <= 0:
-            return None
+            return b""
         try:
             with self._lock:
-                _, body = self._exchange(_beside(self._url, path), "application/json", seconds, FACTS_BYTES)
-            return json.loads(body)
+                return self._exchange(_beside(self._url, path), "application/json", seconds, FACTS_BYTES).body
         except Exception:  # Best effort: a server that does not tell is as good as any other.
-            return None
+            return b""
 
     def _exchange(self, url: str, accept: str, seconds: float, max_body_bytes: int) -> _Answer:
         self._status = 0
@@ -298,8 +322,8 @@ def _one_line(detail: str) -> str:
     return one_line(" ".join(detail.split()), MOST_DETAIL_CHARACTERS)
 
 
-def _version(told: object) -> str | None:
-    version = told.get("version") if isinstance(told, dict) else None
+def _version(told: object, of: str) -> str | None:
+    version = told.get(of) if isinstance(told, dict) else None
     return _text(version) if isinstance(version, str) and version else None
 
 

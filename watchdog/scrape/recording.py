@@ -16,6 +16,7 @@ from typing import IO, Self
 
 from watchdog.errors import RecordingError
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
+from watchdog.scrape.load import answer_of, requests_in_flight
 from watchdog.text import one_line
 
 DEFAULT_INTERVAL_SECONDS = 5.0
@@ -112,6 +113,8 @@ class Writer:
             row |= {"error": scrape.failure.detail, "reason": str(scrape.failure.reason)}
             if scrape.failure.while_connecting:
                 row["while_connecting"] = True
+        if scrape.load is not None:
+            row["load"] = answer_of(scrape.load)
         self._write_line(row)
 
     def close(self) -> None:
@@ -221,7 +224,14 @@ def _scrape(row: Mapping[str, object], server_info: ServerInfo, place: str) -> S
         raise RecordingError(f"{place}: text: the page as a string was expected")
     failure = _failure(row, status, text, place)
     body = b"" if failure else _bytes(text)
-    return Scrape(at, at, took_seconds, status, body, failure, server_info)
+    return Scrape(at, at, took_seconds, status, body, failure, server_info, _load(row, place))
+
+
+def _load(row: Mapping[str, object], place: str) -> int | None:
+    load = row.get("load")
+    if load is not None and not isinstance(load, str):
+        raise RecordingError(f"{place}: load: the answer of GET /load as a string was expected")
+    return None if load is None else requests_in_flight(load)
 
 
 def _bytes(text: str) -> bytes:
@@ -272,10 +282,12 @@ def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:
 
 def _server_info(meta: Mapping[str, object]) -> ServerInfo:
     version, length, models = meta.get("vllm_version"), meta.get("max_model_len"), meta.get("models")
+    front_end = meta.get("rust_frontend_version")
     return ServerInfo(
         one_line(version) if isinstance(version, str) else None,
         length if isinstance(length, int) and not isinstance(length, bool) else None,
         tuple(one_line(str(model)) for model in models) if isinstance(models, list) else (),
+        one_line(front_end) if isinstance(front_end, str) else None,
     )
 
 

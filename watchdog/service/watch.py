@@ -59,7 +59,8 @@ class Watch:
         """One scrape and what follows from it; never raises."""
         began = self._steady()
         try:
-            scrape = self._fetcher.fetch(began, self._wall())
+            suspects = self.snapshot is not None and self.snapshot.suspects_api_server
+            scrape = self._fetcher.fetch(began, self._wall(), suspects)
             self._refresh_facts(scrape)
             # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
             with self._step:

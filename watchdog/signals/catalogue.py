@@ -128,6 +128,15 @@ CHAT, COMPLETIONS = (
     _process("http_requests_total", handler=handler, method="POST", status="2xx")
     for handler in ("/v1/chat/completions", "/v1/completions")
 )
+# The answers of handlers that generate, as far as they are counted by handler.
+GENERATIONS = (
+    CHAT,
+    COMPLETIONS,
+    *(
+        _process("http_requests_total", handler=handler, method="POST", status="2xx")
+        for handler in ("/v1/responses", "/v1/messages")
+    ),
+)
 PROGRESS = (STEPS, PROMPT_TOKENS, GENERATION_TOKENS, FIRST_TOKENS)
 
 TTFT = "vllm:time_to_first_token_seconds"
