@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check quick coverage compatible bench soak docs clean
+.PHONY: help run test check quick coverage compatible bench soak weeks docs clean
 
 # The rooms that touch nothing but their arguments, and what they stand on.
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
@@ -55,6 +55,9 @@ bench: .venv/.develops ## what a scrape, a verdict and a resident service cost
 
 soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, threads
 	$(BIN)/python -m tests.soak
+
+weeks: .venv/.develops ## days of simulated servers: what is named, how soon, and what is false (SEEDS="1 2 3")
+	$(BIN)/python -m tests.lives.weeks $(if $(SEEDS),--seeds $(SEEDS))
 
 docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md again
 	$(BIN)/python -m watchdog.rule.docs docs

@@ -72,12 +72,12 @@ def _values(one: Engine) -> dict[str, float]:
     return values | {"generation_tokens_total": count["generation"]}
 
 
-def process(one: Engine, at: float) -> Iterator[str]:
-    """The lines of the API server's process."""
+def process(one: Engine, at: float, began: float = 1.0) -> Iterator[str]:
+    """The lines of the API server's process, which began at that unix time."""
     arrived, passed = bisect_left(one.arrivals, at), bisect_left(one.at_engine, at)
-    yield "process_start_time_seconds 1.0"
+    yield f"process_start_time_seconds {began}"
     yield f"process_open_fds {40 + arrived - one.done}"
-    yield f"process_cpu_seconds_total {0.02 * at + one.setup.api_seconds * passed}"
+    yield f"process_cpu_seconds_total {0.02 * (at - began) + one.setup.api_seconds * passed}"
 
 
 def scrapes(

@@ -117,3 +117,20 @@ def test_totals_add_phases_up() -> None:
     assert (result.causes, result.named, result.listed, result.calm, result.quiet) == (2, 1, 1, 1, 1)
     assert (result.median_seconds, result.longest_seconds) == (10.0, 10.0)
     assert not result.perfect
+
+
+def test_a_part_of_a_life_is_judged_by_its_own_name() -> None:
+    mild = Phase("kv-pool-exhausted", 0, 100, part="surge-mild")
+    assert only(score("life", [mild], moments(0, 100, None), RULES)).outcome is Outcome.NOT_JUDGED
+
+
+def test_a_wrong_lead_on_the_way_is_counted() -> None:
+    timeline = moments(0, 15, "engine-stalled") + moments(15, 100, "kv-pool-exhausted")
+    scores = score("a", [Phase("kv-pool-exhausted", 0, 100)], timeline, RULES)
+    assert only(scores).misled_by == ("engine-stalled",)
+    assert totals(scores).misled == 1
+
+
+def test_what_led_before_the_phase_does_not_count_against_it() -> None:
+    timeline = moments(0, 5, "engine-stalled") + moments(5, 100, "kv-pool-exhausted")
+    assert only(score("a", [Phase("kv-pool-exhausted", 0, 100)], timeline, RULES)).misled_by == ()

@@ -221,6 +221,7 @@ def _say_score(phase: "PhaseScore", form: Form) -> None:
                 "named_after_seconds": phase.named_after_seconds,
                 "held_share": phase.held_share,
                 "rules": list(phase.rules),
+                "misled_by": list(phase.misled_by),
             }
         )
     else:
@@ -237,11 +238,12 @@ def _score_text(phase: "PhaseScore") -> str:
 
 
 def _totals_text(summary: "Totals") -> str:
-    lines = [f"causes named      {summary.named} of {summary.causes} (listed: {summary.listed})"]
-    lines.append(f"calm phases quiet {summary.quiet} of {summary.calm}")
+    lines = [f"causes named       {summary.named} of {summary.causes} (listed: {summary.listed})"]
+    lines.append(f"another lead at times {summary.misled} of {summary.causes}")
+    lines.append(f"calm phases quiet  {summary.quiet} of {summary.calm}")
     middle, longest = summary.median_seconds, summary.longest_seconds
     if middle is not None and longest is not None:
-        lines.append(f"seconds to name   {middle:.0f} (median), {longest:.0f} (longest)")
+        lines.append(f"seconds to name    {middle:.0f} (median), {longest:.0f} (longest)")
     if summary.no_such_rule:
         lines.append(f"labels that no rule knows: {summary.no_such_rule}, not counted")
     return "\n".join(lines)

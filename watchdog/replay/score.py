@@ -15,7 +15,7 @@ UNJUDGED_LABELS = frozenset({"recovery", "same-load-with-remedy"})
 # A recording named so is at the edge of its cause, which holds in a part of its phase only.
 EDGE_MARK = "-mild"
 # Worth a line, not a lead: it is enough that the rule fires, at any severity.
-MENTIONED_LABELS = frozenset({"length-truncation", "prefix-cache-disabled"})
+MENTIONED_LABELS = frozenset({"length-truncation", "prefix-cache-disabled", "long-context-decode"})
 # Words that people write on a phase -> the rules that say the same.
 # A label that is a rule's id needs no entry unless a second rule is right as well.
 RULES_OF_LABEL: Mapping[str, frozenset[str]] = {
@@ -32,6 +32,8 @@ RULES_OF_LABEL: Mapping[str, frozenset[str]] = {
         "lora-contention": "lora-slots-exhausted deferred-backlog",
         "admission-rejection": "admission-rejections seqs-limited",
         "traffic-surge": "traffic-surge api-server-cpu-bound",
+        "batch-job": "traffic-surge seqs-limited",
+        "spec-decode-no-drafts": "spec-decode-low-acceptance speculation-stopped",
         "prefix-cache-evicted": "prefix-cache-evicted prefix-cache-ineffective",
         "prefix-cache-ineffective": "prefix-cache-evicted prefix-cache-ineffective",
         "prefill-bound": "prefill-bound prefill-interference",
@@ -63,7 +65,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class PhaseScore:
     """One phase's outcome. `named_after_seconds` is None if the cause never led; `rules` are the leads of a
-    phase with a cause, or the alarms of a calm one."""
+    phase with a cause, or the alarms of a calm one; `misled_by` are the leads that were not the cause."""
 
     recording: str
     label: str
@@ -72,15 +74,17 @@ class PhaseScore:
     held_share: float = 0.0
     listed: bool = False
     rules: tuple[str, ...] = ()
+    misled_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over phases; times are None where nothing was named."""
+    """Sums over phases; times are None where nothing was named; `misled` had another lead at some time."""
 
     causes: int
     named: int
     listed: int
+    misled: int
     calm: int
     quiet: int
     no_such_rule: int
@@ -110,7 +114,7 @@ def score(
             scores.append(_calm(recording, phase, timeline, forgiven_until))
             continue
         forgiven_until = phase.end + limits.forgive_after_seconds
-        if phase.label in UNJUDGED_LABELS or EDGE_MARK in recording:
+        if phase.label in UNJUDGED_LABELS or EDGE_MARK in (phase.part or recording):
             scores.append(PhaseScore(recording, phase.label, Outcome.NOT_JUDGED))
         elif wanted.isdisjoint(known_rules):
             scores.append(PhaseScore(recording, phase.label, Outcome.NO_SUCH_RULE))
@@ -151,7 +155,14 @@ def _cause(
         held,
         listed_after is not None,
         tuple(sorted({at.lead or "-" for at in moments})),
+        () if phase.label in MENTIONED_LABELS else _misled_by(moments, phase, wanted),
     )
+
+
+def _misled_by(moments: Sequence[Moment], phase: Phase, wanted: frozenset[str]) -> tuple[str, ...]:
+    # In the first scrape of a phase the lead is still that of what came before.
+    leads = {at.lead for at in moments if phase.start + 5.0 <= at.wall < phase.end and at.lead is not None}
+    return tuple(sorted(leads - wanted))
 
 
 def _first(moments: Sequence[Moment], start: float, told: Sequence[bool]) -> float | None:
@@ -181,6 +192,7 @@ def totals(scores: Iterable[PhaseScore]) -> Totals:
         causes=count[Outcome.NAMED] + count[Outcome.MISSED],
         named=count[Outcome.NAMED],
         listed=sum(each.listed for each in scores),
+        misled=sum(bool(each.misled_by) for each in scores),
         calm=count[Outcome.QUIET] + count[Outcome.FALSE_ALARM],
         quiet=count[Outcome.QUIET],
         no_such_rule=count[Outcome.NO_SUCH_RULE],

@@ -37,11 +37,15 @@ _UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of a recording and the condition that held in it; unix seconds."""
+    """A stretch of a recording and the condition that held in it; unix seconds.
+
+    `part` names the recording that it comes from where several were joined into one life, else it is empty.
+    """
 
     label: str
     start: float
     end: float
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +279,7 @@ def _phases(meta: Mapping[str, object], path: Path) -> tuple[Phase, ...]:
             one_line(str(phase.get("label", ""))),
             _number(phase.get("start"), "start of a phase", f"{path}:1"),
             _number(phase.get("end"), "end of a phase", f"{path}:1"),
+            one_line(str(phase.get("part", ""))),
         )
         for phase in listed
     )
