@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from watchdog.diagnosis.readings import LIMITS, READINGS, latency_budget, read
 from watchdog.history.number import AtMost
@@ -52,6 +54,43 @@ def test_the_time_of_the_mean_request_goes_to_queue_prefill_and_decode() -> None
 def test_prefill_never_takes_more_than_the_time_to_the_first_token() -> None:
     assert budget(1.0, 5.0, 1.0)["queue"] == LatencyShare(0.0, 0.0, 0.0)
     assert budget(1.0, 5.0, 1.0)["prefill"] == LatencyShare(1.0, 0.5, 1.0)
+
+
+def test_what_no_queue_explains_went_by_before_the_engine() -> None:
+    signals = {
+        "ttft_mean_seconds": 20.0,
+        "prefill_mean_seconds": 0.02,
+        "decode_mean_seconds": 1.0,
+        "queue_mean_seconds": 0.0028,
+        "waiting_max": 0.0,
+        "first_tokens_per_second": 10.0,
+    }
+    parts = latency_budget(signals.get)
+    assert list(parts) == ["before_engine", "queue", "prefill", "decode"]
+    assert parts["queue"].seconds == pytest.approx(0.0028)
+    assert parts["before_engine"].seconds == pytest.approx(19.9772)
+    assert sum(part.share for part in parts.values()) == pytest.approx(1)
+    # A queue that grows books its time late: the line that was seen explains it.
+    assert list(latency_budget((signals | {"waiting_max": 200.0}).get)) == ["queue", "prefill", "decode"]
+    for unknown in ("queue_mean_seconds", "waiting_max", "first_tokens_per_second"):
+        assert "before_engine" not in latency_budget({**signals, unknown: None}.get)
+
+
+@given(*[st.floats(0.0, 1e3)] * 5, st.floats(0.0, 100.0))
+def test_the_parts_are_the_whole_and_none_is_below_zero(
+    ttft: float, prefill: float, decode: float, queue: float, waiting: float, pace: float
+) -> None:
+    signals = {
+        "ttft_mean_seconds": ttft,
+        "prefill_mean_seconds": prefill,
+        "decode_mean_seconds": decode,
+        "queue_mean_seconds": queue,
+        "waiting_max": waiting,
+        "first_tokens_per_second": pace,
+    }
+    parts = latency_budget(signals.get)
+    assert all(part.seconds >= 0 and 0 <= part.share <= 1 for part in parts.values())
+    assert sum(part.seconds for part in parts.values()) == pytest.approx(ttft + decode if parts else 0)
 
 
 def test_a_share_of_nothing_is_none() -> None:

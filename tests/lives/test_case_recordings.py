@@ -26,6 +26,7 @@ class Answer:
 
 
 ANSWERS = (
+    Answer("68-decode-latched", "decode-slowed", 150, 215, ("clocks", "neighbour", "driver", "Restart")),
     Answer(
         "69b-kv-usage-negative-pool-full",
         "kv-pool-exhausted",
@@ -42,7 +43,9 @@ ANSWERS = (
         ("ulimit -n", "LimitNOFILE"),
         Severity.CRITICAL,
     ),
+    Answer("75a-mm-preprocess-single-worker", "api-server-cpu-bound", 60, 85, ("images",)),
     Answer("89-host-memory-leak-killed", "host-memory-grows", 240, 320, ("GB of host memory",)),
+    Answer("92b-two-streams-crawl-no-before", "streams-crawl", 0, 40, ("0.2 tokens a second",)),
 )
 
 
@@ -90,3 +93,16 @@ def test_89_what_came_after_says_how_large_the_process_had_become() -> None:
         incidents = [one for _, snapshot in seen for one in snapshot.incidents if one.key.rule == rule]
         assert "held 102.0 GB of host memory" in incidents[-1].cause
     assert "host-memory-grows" not in firing(seen[-1][1])
+
+
+def test_74_nobody_is_told_to_let_fewer_requests_run() -> None:
+    last = watched("74-structured-output-cpu")[-1][1]
+    actions = [remedy.action for incident in last.incidents for remedy in incident.remedies]
+    assert [action for action in actions if "fewer" in action.lower() or "replica" in action] == []
+
+
+def test_75a_time_before_the_engine_is_told_from_its_queue() -> None:
+    (engine,) = watched("75a-mm-preprocess-single-worker")[-1][1].readings
+    budget = engine.latency_budget
+    assert budget["before_engine"].share > 0.9
+    assert budget["queue"].seconds < 0.01

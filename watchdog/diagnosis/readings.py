@@ -48,6 +48,10 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "decode_ceiling_ratio": ("", "What one stream gets, of that ceiling."),
     }
 )
+BEFORE_ENGINE = "before_engine"
+"""The part of the latency budget that went by before a request reached the engine's queue."""
+# A part of TTFT that is smaller is within what the two histograms differ by.
+LEAST_BEFORE_ENGINE = 0.1
 NONE, UNKNOWN = "none", "unknown"
 LIMITS = (NONE, *Limit, UNKNOWN)
 """All that may be said to bound throughput."""
@@ -71,15 +75,19 @@ def read(subject: Subject, lookup: Lookup, limit: Limit | None = None) -> Readin
 def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
     """Where the mean request's time went: queue, prefill and decode; empty where one is unknown.
 
-    Queue is time to first token less prefill, since booked queue time lags while a queue grows and misses the time
-    before the engine (recordings kv-pool-exhausted and engine-hang).
+    Queue is time to first token less prefill, since booked queue time lags while a queue grows (recording
+    kv-pool-exhausted). What neither the booked time nor the queue that was seen explains went by before the engine
+    (HTTP, tokenising, images); that part is left out while it is small.
     """
     ttft, prefill = lookup("ttft_mean_seconds"), lookup("prefill_mean_seconds")
     decode = lookup("decode_mean_seconds")
     if ttft is None or prefill is None or decode is None:
         return {}
     prefill = min(prefill, ttft)
-    parts = {"queue": ttft - prefill, "prefill": prefill, "decode": decode}
+    before = _before_engine(lookup, ttft, ttft - prefill)
+    parts = {"queue": ttft - prefill - before, "prefill": prefill, "decode": decode}
+    if before:
+        parts = {BEFORE_ENGINE: before, **parts}
     whole = ttft + decode
     if whole <= 0:
         return {}
@@ -89,6 +97,19 @@ def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
         )
         for name, seconds in parts.items()
     }
+
+
+def _before_engine(lookup: Lookup, ttft: float, waited: float) -> float:
+    """What of the seconds before prefill the engine's queue does not explain; 0 for little of TTFT, or unknown.
+
+    Those that waited at once over the pace at which first tokens come is what they waited (Little's law).
+    """
+    booked, longest = lookup("queue_mean_seconds"), lookup("waiting_max")
+    pace = lookup("first_tokens_per_second")
+    if booked is None or longest is None or not pace:
+        return 0.0
+    before = waited - max(booked, longest / pace)
+    return before if before >= LEAST_BEFORE_ENGINE * ttft else 0.0
 
 
 def _limit_and_share(lookup: Lookup, limit: Limit | None) -> tuple[str, float | None]:

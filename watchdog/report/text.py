@@ -112,7 +112,7 @@ def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
 def budget_text(budget: dict[str, LatencyShareBody]) -> str:
     """Where a mean request's time went, in one line; empty where that is not known."""
     parts = [
-        f"{phase} {seconds_text(part.seconds)} ({part.share:.0%})"
+        f"{phase.replace('_', ' ')} {seconds_text(part.seconds)} ({part.share:.0%})"
         for phase, part in budget.items()
         if part.seconds is not None and part.share is not None
     ]

@@ -341,6 +341,9 @@ SIGNALS = (
     Signal("ttft_p50_seconds", "s", "Median time to first token.", quantile(0.5, TTFT)),
     Signal("ttft_p95_seconds", "s", "95th percentile time to first token.", quantile(0.95, TTFT, 20.0)),
     Signal("itl_mean_seconds", "s", "Mean inter-token latency.", mean(ITL, 50.0)),
+    Signal("itl_p10_seconds", "s",
+           "10th percentile inter-token latency: the steps that carry no prefill, which load moves least.",
+           quantile(0.1, ITL, 50.0)),
     Signal("itl_p50_seconds", "s", "Median inter-token latency.", quantile(0.5, ITL, 50.0)),
     Signal("itl_p99_seconds", "s", "99th percentile inter-token latency.", quantile(0.99, ITL, 200.0)),
     Signal("itl_stall_ratio", "ratio",
@@ -447,7 +450,7 @@ REMEMBERED = tuple(
         "draft_acceptance_ratio drafted_token_ratio",
         "kv_usage_mean_ratio kv_usage_per_request_ratio",
         "ttft_mean_seconds ttft_p50_seconds e2e_p50_seconds",
-        "itl_mean_seconds itl_p50_seconds itl_stall_ratio itl_hitch_ratio stream_tokens_per_second",
+        "itl_mean_seconds itl_p10_seconds itl_p50_seconds itl_stall_ratio itl_hitch_ratio stream_tokens_per_second",
     )
     for name in group.split()
 )
