@@ -31,6 +31,7 @@ from watchdog.model import (
     Snapshot,
     State,
     Target,
+    Verdict,
 )
 from watchdog.notify.alert import Alert, AlertBuilder
 from watchdog.report.bodies import DiagnosisBody
@@ -219,6 +220,7 @@ def check_metrics(house: House, text: str) -> None:
         "reason": set(Reason),
         "limit": set(LIMITS),
         "phase": {"queue", "prefill", "decode"},
+        "verdict": set(Verdict),
     }
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     lines = [line for line in text.split("\n") if line and not line.startswith("#")]

@@ -63,13 +63,29 @@ class State(StrEnum):
 
 
 class Verdict(StrEnum):
-    """One word for a target; `starting` until there is enough history to judge, `unknown` when it cannot be judged."""
+    """One word for a target, each with its proof (`diagnosis/verdict.py`); health is never assumed.
+
+    `idle` is nothing to do as far as can be seen, `unsettled` what may turn out to be a cause or nothing, `recovering`
+    a lead whose condition has cleared and that still keeps firing. `starting` until there is enough history to judge,
+    `unknown` when it cannot be judged.
+    """
 
     HEALTHY = "healthy"
+    IDLE = "idle"
+    UNSETTLED = "unsettled"
+    RECOVERING = "recovering"
     DEGRADED = "degraded"
     CRITICAL = "critical"
     UNKNOWN = "unknown"
     STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A verdict, and in words what stands behind it where no cause leads; empty for nothing."""
+
+    verdict: Verdict
+    why: str = ""
 
 
 class Reason(StrEnum):
@@ -282,8 +298,9 @@ class Incident:
     `symptoms` are rules it explains, `explained_by` the rules that explain it, both among those firing now; where
     none of them does, `explained_by` names those that did until a moment ago. Once resolved, both name all that
     were so at any time while it fired.
-    `unknown` while it cannot be judged, `ending` while it fires though its rule says no already: cause, evidence
-    and remedies are then those of the last yes. `held_seconds` is for how long, under watch, its rule has said yes.
+    `unknown` while it cannot be judged. While it fires though its rule says no already, `cleared_at` is since when and
+    `closes_at` when it resolves unless its condition returns; cause, evidence and remedies are then those of the last
+    yes. `held_seconds` is for how long, under watch, its rule has said yes.
     """
 
     key: Key
@@ -301,8 +318,14 @@ class Incident:
     symptoms: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     unknown: bool = False
-    ending: bool = False
+    cleared_at: float | None = None
+    closes_at: float | None = None
     held_seconds: float = 0.0
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether it fires though its condition is gone."""
+        return self.cleared_at is not None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -323,7 +346,9 @@ class Transition:
     def end_of(cls, incident: Incident, wall: float) -> "Transition":
         """The end of an incident: not before its beginning, even where the clock was set back meanwhile."""
         end = max(wall, incident.firing_since or incident.pending_since)
-        resolved = replace(incident, state=State.RESOLVED, resolved_at=end, unknown=False, ending=False)
+        resolved = replace(
+            incident, state=State.RESOLVED, resolved_at=end, unknown=False, cleared_at=None, closes_at=None
+        )
         return cls(resolved, incident.state, end)
 
 
@@ -362,7 +387,7 @@ class Standing:
         return frozenset(
             Subject(*one.key[1:])
             for one in self.incidents
-            if one.state is not State.RESOLVED and one.severity is not Severity.INFO and not one.ending
+            if one.state is not State.RESOLVED and one.severity is not Severity.INFO and not one.is_cleared
         )
 
 
@@ -414,6 +439,7 @@ class Snapshot:
     """All that is known of one target after one step; readers take the last one and never wait for the next.
 
     `incidents` come in the order to show them: the lead, what fires, what is pending, what has resolved lately.
+    `why` is what stands behind the verdict where no cause leads; empty for nothing to say.
     """
 
     target: Target
@@ -435,6 +461,7 @@ class Snapshot:
     transitions: tuple[Transition, ...] = ()
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    why: str = ""
     rule_errors: Mapping[str, int] = field(default_factory=dict)
     """Evaluations that went wrong inside a rule since the start, by rule id."""
 

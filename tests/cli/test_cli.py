@@ -14,9 +14,12 @@ import pytest
 
 from tests.commands import RECORDING, Ended, command, only_rules_of, write_rule
 from tests.places import SAMPLES
+from watchdog.cli.console import exit_code
+from watchdog.cli.diagnose import is_over
 from watchdog.cli.main import COMMANDS
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.errors import WatchdogError
+from watchdog.model import Verdict
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.scrape.recording import read
 
@@ -175,6 +178,30 @@ def test_a_reader_that_leaves_ends_it_without_a_complaint() -> None:
 
 
 # diagnose
+
+
+@pytest.mark.parametrize(
+    ("watched_seconds", "verdicts", "over"),
+    [
+        (28.01, [Verdict.HEALTHY], False),
+        (30.01, [Verdict.HEALTHY, Verdict.DEGRADED], True),
+        (30.01, [Verdict.HEALTHY, Verdict.UNSETTLED], False),
+        (44.0, [Verdict.IDLE, Verdict.UNKNOWN, Verdict.RECOVERING], True),
+        (59.0, [Verdict.UNSETTLED], False),
+    ],
+)
+def test_a_look_goes_on_while_something_is_unsettled(
+    watched_seconds: float, verdicts: list[Verdict], over: bool
+) -> None:
+    assert is_over(watched_seconds, 30.0, 2.0, verdicts) is over
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_only_what_is_proven_healthy_exits_with_nought(verdict: Verdict) -> None:
+    fires = {Verdict.RECOVERING, Verdict.DEGRADED, Verdict.CRITICAL}
+    expected = 0 if verdict is Verdict.HEALTHY else 1 if verdict in fires else 2
+    assert exit_code([Verdict.HEALTHY, verdict]) == expected
+    assert exit_code([verdict, Verdict.DEGRADED]) == 1
 
 
 @pytest.mark.usefixtures("rules")

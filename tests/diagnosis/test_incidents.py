@@ -258,15 +258,15 @@ def test_a_pending_one_knows_what_explains_it_already() -> None:
     assert not any(each.explained_by for each in one.incidents())
 
 
-def test_what_holds_no_more_is_ending_until_it_ends_or_comes_back() -> None:
+def test_what_holds_no_more_is_cleared_until_it_ends_or_comes_back() -> None:
     one = book(rule(wait=0, keep=20))
     steps = ((YES, False), (NO, True), (YES, False), (NO, True), (UNKNOWN, False), (NO, True), (NO, True))
-    for index, (truth, ending) in enumerate(steps):
+    for index, (truth, cleared) in enumerate(steps):
         one.update([says(truth)], index * 5.0, 1e9 + index * 5.0)
-        assert one.incidents()[0].ending is ending
+        assert one.incidents()[0].is_cleared is cleared
     one.update([says(NO)], 60, 1e9 + 60)
     (over,) = one.incidents()
-    assert (over.state, over.ending) == (State.RESOLVED, False)
+    assert (over.state, over.is_cleared) == (State.RESOLVED, False)
 
 
 def test_worse_severity_leads_before_more_symptoms_before_age() -> None:

@@ -19,7 +19,7 @@ from watchdog.signals.catalogue import signal_names
 ENGINE, OTHER = Subject("t", "m", "0"), Subject("t", "m", "1")
 
 
-def one(rule: str, state: State = State.FIRING, subject: Subject = ENGINE, **others: bool) -> Incident:
+def one(rule: str, state: State = State.FIRING, subject: Subject = ENGINE, **others: float) -> Incident:
     return replace(
         incident(rule, state, severity=Severity.WARNING),
         key=Key(rule, *subject),
@@ -35,14 +35,14 @@ def binding(*incidents: Incident, lead: Incident | None = None, subject: Subject
 def test_the_lead_says_what_binds_also_while_it_ends_or_cannot_be_judged() -> None:
     pool = one("kv-pool-exhausted")
     assert binding(pool, lead=pool) is Limit.KV_POOL
-    assert binding(replace(pool, ending=True), lead=pool) is Limit.KV_POOL
+    assert binding(replace(pool, cleared_at=1.0), lead=pool) is Limit.KV_POOL
     assert binding(replace(pool, unknown=True), lead=pool) is Limit.KV_POOL
 
 
 def test_beside_the_lead_only_what_holds_now_says_what_binds() -> None:
     lead = one("client-aborts")
     assert binding(lead, one("seqs-limited"), lead=lead) is Limit.SEQUENCES
-    assert binding(lead, one("seqs-limited", ending=True), lead=lead) is None
+    assert binding(lead, one("seqs-limited", cleared_at=1.0), lead=lead) is None
     assert binding(lead, one("seqs-limited", unknown=True), lead=lead) is None
     assert binding(lead, one("seqs-limited", State.PENDING), lead=lead) is Limit.SEQUENCES
     assert binding(lead, one("seqs-limited", State.RESOLVED), lead=lead) is None

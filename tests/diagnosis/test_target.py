@@ -9,7 +9,8 @@ import pytest
 
 from tests.pages import LABELS, failed, line, page, scrape
 from tests.watching import diagnosis, firing, lead, shipped_rules, watch
-from watchdog.diagnosis.target import LEAST_SECONDS_TO_JUDGE, TargetDiagnosis
+from watchdog.diagnosis.target import TargetDiagnosis
+from watchdog.diagnosis.verdict import LEAST_SECONDS_TO_JUDGE
 from watchdog.history.layout import MOST_ENGINES, MOST_NAME_CHARACTERS
 from watchdog.model import (
     Failure,

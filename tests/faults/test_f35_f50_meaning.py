@@ -173,7 +173,7 @@ def test_f45_a_saturated_engine_and_a_long_prefill_are_not_stalled() -> None:
 
 def test_f46_idle_asleep_and_loading_are_no_fault() -> None:
     idle = watch(scrape(float(at), engine(0, running=0.0)) for at in range(0, 121, 5))
-    assert idle[-1].verdict is Verdict.HEALTHY
+    assert idle[-1].verdict is Verdict.IDLE
     assert not firing(idle[-1])
     asleep = engine(0, running=0.0) + line("engine_sleep_state", 0.0, LABELS + ',sleep_state="awake"')
     assert not firing(watch(scrape(float(at), asleep) for at in range(0, 121, 5))[-1])

@@ -54,7 +54,8 @@ def test_f94_a_warning_fails_the_tests() -> None:
 def test_f94_a_page_of_each_version_is_read_as_what_it_is(sample: Path) -> None:
     said, engine = re.fullmatch(r"([0-9.]+)-(v[01]).*", sample.stem).groups()  # type: ignore[union-attr]
     snapshot = seen(sample.read_text())
-    assert snapshot.verdict is Verdict.HEALTHY
+    # Three wait and nothing moves: nothing that a rule would call a stall yet is proof of health either.
+    assert snapshot.verdict is Verdict.UNSETTLED
     assert snapshot.lead is None
     assert not snapshot.rule_errors
     assert snapshot.vllm.engine == engine

@@ -81,10 +81,10 @@ def test_8_deferred_requests_do_not_want_a_larger_batch() -> None:
     assert all(remedy.flag != "--max-num-seqs" for remedy in last.lead_incident.remedies)
 
 
-def test_27_an_idle_server_with_a_full_cache_is_healthy() -> None:
+def test_27_an_idle_server_with_a_full_cache_is_idle_without_an_alarm() -> None:
     snapshots = unchanged(case(27), 120)
     assert all(not firing(snapshot) for snapshot in snapshots)
-    assert snapshots[-1].verdict is Verdict.HEALTHY
+    assert snapshots[-1].verdict is Verdict.IDLE
 
 
 def test_29_a_prefix_that_a_time_stamp_breaks() -> None:

@@ -217,7 +217,18 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 def test_only_the_house_labels_are_used(tmp_path: Path) -> None:
     service = a_service(tmp_path, snapshot(), down())
     used = {label for series in samples(service).values() for labels, _ in series for label in labels}
-    own = {"target", "rule", "severity", "model_name", "engine", "reason", "limit", "phase", "receiver"}
+    own = {
+        "target",
+        "rule",
+        "severity",
+        "model_name",
+        "engine",
+        "reason",
+        "limit",
+        "phase",
+        "receiver",
+        "verdict",
+    }
     assert used <= own | {"version", "revision", "pythonversion"}
     assert not re.search(r"^vllm_watchdog_\w*:", page(service), re.M)
 

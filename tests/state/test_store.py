@@ -684,7 +684,7 @@ def test_what_earlier_versions_kept_is_still_read(store: Store, path: Path) -> N
             "7.9 requests come a second.",
             "Another GPU.",
         )
-        assert (fires.firing_since, fires.ending, fires.held_seconds) == (1700000020.25, False, 0.0)
+        assert (fires.firing_since, fires.is_cleared, fires.held_seconds) == (1700000020.25, False, 0.0)
         assert (pends.state, pends.held_seconds, pends.pending_since) == (PENDING, 17.5, WALL + 30 - 17.5)
         assert [each.before for each in again.timeline(fires.key)] == [PENDING]
 

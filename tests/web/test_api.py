@@ -210,7 +210,7 @@ def test_beside_the_lead_stand_causes_but_not_its_symptoms(tmp_path: Path) -> No
     assert "ttft-high, meta" not in text
 
 
-def test_a_healthy_line_tells_of_a_queue_and_of_what_is_about_to_fire(tmp_path: Path) -> None:
+def test_a_healthy_line_tells_of_a_queue_and_of_notices(tmp_path: Path) -> None:
     def first_line(one: Snapshot) -> str:
         service = a_service(tmp_path, one)
         return diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()[0]
@@ -222,10 +222,40 @@ def test_a_healthy_line_tells_of_a_queue_and_of_what_is_about_to_fire(tmp_path: 
     assert first_line(waits) == "HEALTHY  embed: nothing fires (31 waiting)"
     told = incident("output-truncated", target="embed", severity=Severity.INFO)
     assert first_line(replace(well, incidents=(told,))) == "HEALTHY  embed: nothing above info fires"
-    soon = incident(target="embed", state=State.PENDING, firing_since=None)
-    assert first_line(replace(waits, incidents=(soon,))) == (
-        "HEALTHY  embed: nothing fires (31 waiting; pending: kv-pool-exhausted)"
-    )
+
+
+def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_path: Path) -> None:
+    def lines(verdict: Verdict, why: str) -> list[str]:
+        one = replace(healthy(), verdict=verdict, why=why)
+        service = a_service(tmp_path, one)
+        return diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()
+
+    idle = "no step has ended for 2m and nothing shows whether requests hang: health is not proven"
+    told = lines(Verdict.IDLE, idle)
+    assert told[:2] == [
+        f"IDLE  embed: {idle}",
+        "  prove it   Send one small request (max_tokens 1) and look again: a step that ends is the proof.",
+    ]
+    assert "--enable-server-load-tracking" in " ".join(told)
+    assert lines(Verdict.UNSETTLED, "pending: ttft-high")[0] == "UNSETTLED  embed: pending: ttft-high"
+    seen = "idle: GET /load tells that no request is in flight"
+    assert lines(Verdict.HEALTHY, seen)[0] == f"HEALTHY  embed: nothing fires; {seen}"
+    assert not any("prove it" in line for line in lines(Verdict.HEALTHY, seen))
+
+
+def test_what_recovers_says_since_when_and_when_it_closes(tmp_path: Path) -> None:
+    gone = incident(cleared_at=NOW - 12, closes_at=NOW + 18)
+    one = snapshot(incidents=(gone,), verdict=Verdict.RECOVERING)
+    service = a_service(tmp_path, one)
+    body = diagnosis_body(service.targets(), service.last, (), NOW)
+    [told] = body.targets[0].incidents
+    assert (told.cleared, told.closes) == ("2026-09-21T14:13:08.000Z", "2026-09-21T14:13:38.000Z")
+    lines = diagnosis_text(body).splitlines()
+    assert lines[0].startswith("RECOVERING  chat: The KV pool is exhausted (kv-pool-exhausted")
+    assert "  cause was  457 requests wait while the KV pool is 98% full." in lines
+    assert "  cleared    12 s ago, closes in 18 s unless it returns" in lines
+    page = bytes(diagnosis_page(body, 3).body).decode()
+    assert "cleared 12 s ago, closes in 18 s unless it returns" in " ".join(page.split())
 
 
 def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_path: Path) -> None:
@@ -272,7 +302,6 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
     ("changes", "told"),
     [
         ({}, "(3m 20s)"),
-        ({"ending": True}, "(3m 20s); cleared, closes unless it returns"),
         ({"unknown": True}, "(3m 20s); it cannot be judged now"),
     ],
 )

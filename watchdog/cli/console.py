@@ -75,9 +75,9 @@ FormOption = Annotated[
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """0 healthy, 1 where something fires, 2 where it could not be told; firing outweighs unknown."""
+    """0 healthy, 1 where something fires, 2 where health is not proven; firing outweighs that."""
     seen = set(verdicts)
-    if seen & {Verdict.DEGRADED, Verdict.CRITICAL}:
+    if seen & {Verdict.RECOVERING, Verdict.DEGRADED, Verdict.CRITICAL}:
         return 1
     return 0 if seen == {Verdict.HEALTHY} else 2
 

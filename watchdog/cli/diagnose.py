@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -40,6 +40,8 @@ from watchdog.settings.model import ScrapeSettings, Settings
 from watchdog.text import one_line
 
 MAX_THREADS = 32
+# How much longer an unsettled server is watched: as long again, and no longer than people wait for an answer.
+MOST_EXTRA_SECONDS = 60.0
 ONE_PAGE = (
     "one page is too little to judge; record half a minute (vllm-watchdog record URL -o FILE.jsonl --for 30s) "
     "and diagnose that"
@@ -71,9 +73,10 @@ def diagnose(
     rules: RulesOption = None,
     form: FormOption = Form.TEXT,
 ) -> None:
-    """Watches for a while and says what is wrong; exit code 0 healthy, 1 something fires, 2 could not tell.
+    """Watches for a while and says what is wrong; exit code 0 healthy, 1 something fires, 2 health is not proven.
 
-    Ctrl-C ends the watching early with the verdict so far.
+    What is unsettled then is watched for as long again, a minute at most. Ctrl-C ends the watching early with the
+    verdict so far.
     """
     refuse_namesake()
     _check(what or ())
@@ -109,7 +112,10 @@ def is_file(what: str) -> bool:
 
 
 def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: float) -> list[Snapshot]:
-    """Watches every target of the settings at once; the last snapshot of each, in their order."""
+    """Watches every target of the settings at once; the last snapshot of each, in their order.
+
+    Goes on while one of them is unsettled, for as long again and at most a minute.
+    """
     fetchers = fetchers_of(settings)
     names = ", ".join(target.name for target, _ in fetchers[:3])
     with ExitStack() as stack:
@@ -121,10 +127,22 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
         watched = [_WatchedServer(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
         began = steady_seconds()
         with suppress(KeyboardInterrupt):
-            for at in ticks(interval, seconds):
+            for at in ticks(interval, seconds + min(seconds, MOST_EXTRA_SECONDS)):
                 done(at - began)
                 list(threads.map(_WatchedServer.step, watched))
+                last = [each.last for each in watched if each.last is not None]
+                if is_over(at - began, seconds, interval, (each.verdict for each in last)):
+                    break
         return [each.last for each in watched if each.last is not None]
+
+
+def is_over(
+    watched_seconds: float, asked_seconds: float, interval: float, verdicts: Iterable[Verdict]
+) -> bool:
+    """Whether a look has lasted as long as it was asked to, and what it saw has settled."""
+    # The next tick would be too late; half an interval apart, so that a late tick is not taken for the one after it.
+    lasted = watched_seconds + interval / 2 > asked_seconds
+    return lasted and Verdict.UNSETTLED not in set(verdicts)
 
 
 class _WatchedServer:
@@ -169,6 +187,8 @@ def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: F
 
 def _limits(snapshot: Snapshot, is_page: bool, rules: RuleSet) -> Iterator[str]:
     """What a short look cannot tell, and how long a look would."""
+    if snapshot.verdict is Verdict.UNSETTLED:
+        yield "whether this is a cause or passes was not to be seen yet; watch longer (--for 2m)"
     if snapshot.verdict is not Verdict.STARTING:
         return
     advice = "page" if is_page else f"look, {WATCH_HINT}"

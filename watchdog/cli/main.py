@@ -13,7 +13,7 @@ from watchdog.errors import WatchdogError
 ABOUT = """The on-call engineer beside every vLLM server: it reads /metrics, names the cause of what users
 feel, and says what to change.
 
-Exit codes: 0 all is well, 1 something fires or failed, 2 wrong usage, bad settings, or it could not tell.
+Exit codes: 0 all is well, 1 something fires or failed, 2 wrong usage, bad settings, or health is not proven.
 """
 EXAMPLES = """Examples:
 
@@ -27,7 +27,7 @@ EXAMPLES = """Examples:
 COMMANDS = {
     "serve": "Watches vLLM servers and answers on a port: /diagnose, a page, /metrics, alerts.",
     "diagnose": "Watches for a while and says what is wrong; "
-    "exit code 0 healthy, 1 something fires, 2 could not tell.",
+    "exit code 0 healthy, 1 something fires, 2 health is not proven.",
     "demo": "Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.",
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",

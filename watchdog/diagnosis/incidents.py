@@ -107,7 +107,8 @@ class IncidentBook:
                 continue
             # What fires has waited long enough, whatever was counted: a reload must not ask it to wait again.
             least = rule.for_seconds if one.state is State.FIRING else 0.0
-            incident = replace(one, unknown=True, ending=False, held_seconds=max(one.held_seconds, least))
+            held = max(one.held_seconds, least)
+            incident = replace(one, unknown=True, cleared_at=None, closes_at=None, held_seconds=held)
             entry = _Entry(incident, incident, at, Truth.UNKNOWN, seen_at=at)
             entry.show(incident)
             self._entries[incident.key] = entry
@@ -233,11 +234,13 @@ class IncidentBook:
         if entry.last_truth is Truth.NO:
             entry.quiet_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth = at, Truth.NO
-        entry.incident = replace(incident, unknown=False, ending=True)
         rule = self._rules.find(incident.key.rule)
-        if rule is None or entry.quiet_seconds >= rule.keep_firing_seconds - 1e-6:
-            return self._resolve(entry, at, wall)
-        return None
+        remaining = rule.keep_firing_seconds - entry.quiet_seconds if rule is not None else 0.0
+        cleared_at = wall if incident.cleared_at is None else incident.cleared_at
+        entry.incident = replace(
+            incident, unknown=False, cleared_at=cleared_at, closes_at=wall + max(0.0, remaining)
+        )
+        return self._resolve(entry, at, wall) if remaining <= 1e-6 else None
 
     def _resolve(self, entry: _Entry, at: float, wall: float) -> Transition:
         change = entry.ended(wall)
@@ -248,7 +251,7 @@ class IncidentBook:
     @staticmethod
     def _unknown(entry: _Entry, at: float) -> None:
         entry.last_at, entry.last_truth = at, Truth.UNKNOWN
-        entry.incident = replace(entry.incident, unknown=True, ending=False)
+        entry.incident = replace(entry.incident, unknown=True, cleared_at=None, closes_at=None)
 
     def _take_nothing(self, key: Key, at: float, wall: float) -> Transition | None:
         if key in self._ended:
@@ -341,7 +344,8 @@ def _found_again(incident: Incident, finding: Finding, held_seconds: float) -> I
         remedies=finding.remedies,
         unhelpful=finding.unhelpful,
         unknown=False,
-        ending=False,
+        cleared_at=None,
+        closes_at=None,
         held_seconds=incident.held_seconds + held_seconds,
     )
 

@@ -36,7 +36,7 @@ class Limits:
         return found
 
     def _chosen(self, near: Sequence[Incident], lead: Key | None) -> Incident | None:
-        holding = [one for one in near if not (one.ending or one.unknown)]
+        holding = [one for one in near if not (one.is_cleared or one.unknown)]
         roots = (
             one for one in holding if not any(explains(self._rules, other.key, one.key) for other in holding)
         )

@@ -14,6 +14,7 @@ from watchdog.diagnosis.moments import moment
 from watchdog.diagnosis.pages import PageOrFailure, PageReader
 from watchdog.diagnosis.quotes import quotes
 from watchdog.diagnosis.readings import read
+from watchdog.diagnosis.verdict import Proof, ruling
 from watchdog.facts import balance
 from watchdog.facts.fact import Known, by_name
 from watchdog.facts.gauge_ranges import GaugeRanges
@@ -35,20 +36,14 @@ from watchdog.model import (
     Scope,
     Scrape,
     ServerInfo,
-    Severity,
     Snapshot,
     Standing,
     Subject,
     Target,
-    Verdict,
 )
 from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import HOST_MEMORY, Signals
 from watchdog.signals.functions import View
-
-# Below this, rates and queues are not known yet: the verdict is "starting", never "healthy" by default.
-LEAST_SECONDS_TO_JUDGE = 15.0
-
 
 Listener = Callable[[Scope, Case, Callable[[str], bool]], None]
 """Somebody who hears of each subject once it is judged, and may ask whether a metric is on the page."""
@@ -56,12 +51,11 @@ Listener = Callable[[Scope, Case, Callable[[str], bool]], None]
 
 @dataclass(slots=True)
 class _Found:
-    """What one step found before it becomes incidents; `span_seconds` is the longest that an engine was seen."""
+    """What one step found before it becomes incidents."""
 
     signals: dict[Subject, Signals] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blind: list[BlindRule] = field(default_factory=list)
-    span_seconds: float = 0.0
 
 
 class TargetDiagnosis:
@@ -171,7 +165,6 @@ class TargetDiagnosis:
         found.signals[subject] = signals
         self._ask(Scope.ENGINE, subject, signals, texts, found)
         self._watching.note(subject, signals["open_files_drop"])
-        found.span_seconds = max(found.span_seconds, signals["seconds_seen"] or 0.0)
 
     def _find_of_target(self, page: Page | None, at: float, found: _Found) -> None:
         subject = self._subject()
@@ -215,11 +208,13 @@ class TargetDiagnosis:
 
     def _snapshot(self, scrape: Scrape, taken: PageOrFailure, found: _Found) -> Snapshot:
         page, standing, reader = taken.page, self._standing, self._reader
+        proofs = [Proof.of(signals) for signals in found.signals.values()]
+        ruled = ruling(standing, proofs, self._in_flight.idleness())
         return Snapshot(
             target=self.target,
             at=scrape.at,
             wall=scrape.wall,
-            verdict=self._verdict(page, found.span_seconds),
+            verdict=ruled.verdict,
             up=page is not None,
             failure=taken.failure,
             scrape_took_seconds=scrape.took_seconds,
@@ -235,6 +230,7 @@ class TargetDiagnosis:
             transitions=standing.transitions,
             notes=(*page.notes, *self._layout().notes) if page else (),
             hints=self._hints,
+            why=ruled.why,
             rule_errors=dict(self._judge.errors),
         )
 
@@ -242,14 +238,6 @@ class TargetDiagnosis:
         binding = self._limits.binding(self._standing)
         for subject, signals in found.signals.items():
             yield read(subject, signals, binding.get(subject) or binding.get(self._subject()))
-
-    def _verdict(self, page: Page | None, span_seconds: float) -> Verdict:
-        lead = self._standing.lead_incident
-        if lead is not None:
-            return Verdict.CRITICAL if lead.severity is Severity.CRITICAL else Verdict.DEGRADED
-        if page is None or not self._reachability.page_vllm_series:
-            return Verdict.UNKNOWN
-        return Verdict.HEALTHY if span_seconds >= LEAST_SECONDS_TO_JUDGE else Verdict.STARTING
 
     # What all of them ask.
 

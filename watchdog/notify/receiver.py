@@ -273,7 +273,7 @@ def _no_cause(snapshot: Snapshot) -> str:
         return "No known cause fires: this server looks healthy from its own metrics."
     if snapshot.failure is not None:
         return f"Its metrics page could not be read ({snapshot.failure.reason})."
-    return "No known cause fires."
+    return f"No known cause fires; {snapshot.why}." if snapshot.why else "No known cause fires."
 
 
 def _short(text: str) -> str:

@@ -131,5 +131,5 @@ def moment(snapshot: Snapshot) -> Moment:
     firing = snapshot.firing
     rules = tuple(dict.fromkeys(incident.key.rule for incident in firing))
     grave = (each for each in firing if each.severity is not Severity.INFO)
-    alarming = tuple(dict.fromkeys(each.key.rule for each in grave if not each.ending))
+    alarming = tuple(dict.fromkeys(each.key.rule for each in grave if not each.is_cleared))
     return Moment(snapshot.wall, snapshot.verdict, lead, rules, alarming)

@@ -32,7 +32,10 @@ from watchdog.notify.receiver import Answer, Received
 from watchdog.rule.rule import Rule
 from watchdog.text import EARLIEST_WALL, LATEST_WALL, timestamp
 
-WORST_FIRST = (Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.STARTING, Verdict.HEALTHY)
+WORST_FIRST = (
+    *(Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN, Verdict.UNSETTLED, Verdict.RECOVERING),
+    *(Verdict.STARTING, Verdict.IDLE, Verdict.HEALTHY),
+)
 RFC3339 = "RFC 3339, UTC"
 
 
@@ -82,8 +85,11 @@ class IncidentBody(Body):
     severity: Severity = Field(description="How bad it is.")
     state: State = Field(description="Where it stands.")
     unknown: bool = Field(description="True while it cannot be judged: it then neither fires nor resolves.")
-    ending: bool = Field(
-        description="True while it fires though its condition has cleared: it resolves unless that returns."
+    cleared: str | None = Field(
+        description=f"Since when its condition is gone while it still fires ({RFC3339}); null while it holds."
+    )
+    closes: str | None = Field(
+        description=f"When it resolves unless its condition returns ({RFC3339}); null while it holds."
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
     since: str | None = Field(description=f"When it was first seen ({RFC3339}).")
@@ -158,7 +164,10 @@ class TargetBody(Body):
     name: str = Field(description="Its name in the settings.")
     url: str = Field(description="Its metrics page, without user info and query values.")
     up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
-    verdict: Verdict = Field(description="One word for it.")
+    verdict: Verdict = Field(
+        description="One word for it: healthy is proven, idle and unsettled are not; recovering has cleared and closes."
+    )
+    why: str = Field(description="What stands behind the verdict where no cause leads; empty for nothing.")
     scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
     failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
     vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
@@ -397,6 +406,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
         url=target.url,
         up=snapshot.up,
         verdict=snapshot.verdict,
+        why=snapshot.why,
         scrape_age_seconds=_age(snapshot, wall),
         failure=_failure(snapshot),
         vllm=VllmBody.model_validate(snapshot.vllm),
@@ -453,7 +463,8 @@ def incident_body(incident: Incident) -> IncidentBody:
         severity=incident.severity,
         state=incident.state,
         unknown=incident.unknown,
-        ending=incident.ending,
+        cleared=time_text(incident.cleared_at),
+        closes=time_text(incident.closes_at),
         labels=dict(incident.labels),
         since=time_text(incident.pending_since),
         firing_since=time_text(incident.firing_since),
@@ -492,6 +503,7 @@ def _unread(target: Target) -> TargetBody:
         url=target.url,
         up=None,
         verdict=Verdict.STARTING,
+        why="",
         scrape_age_seconds=None,
         failure=None,
         vllm=VllmBody(version=None, bracket=None, engine=None, models=[], config={}),

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from watchdog import __version__
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.diagnosis.readings import LIMITS, READINGS
-from watchdog.model import Incident, Reason, Scope, Snapshot, State, Subject, Target
+from watchdog.model import Incident, Reason, Scope, Snapshot, State, Subject, Target, Verdict
 from watchdog.notify.outbox import Statistics
 from watchdog.rule.rule import Rule
 from watchdog.rule.rule_set import RuleSet
@@ -183,6 +183,9 @@ def _notifications(statistics: Sequence[Statistics]) -> Iterator[Metric]:
 def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     labels = ("target",)
     up = _Gauge("target_up", "Whether the last scrape gave a page that could be read.", labels)
+    verdict = _Gauge(
+        "target_verdict", "1 for the verdict on the target, 0 for the others.", ("target", "verdict")
+    )
     scrapes = _Counter("target_scrapes", "Scrapes of the target, on our own timer.", labels)
     failures = _Counter("target_scrape_failures", "Scrapes that gave nothing.", ("target", "reason"))
     took = _Gauge("target_scrape_duration_seconds", "How long the last scrape took.", labels)
@@ -192,6 +195,8 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     for snapshot in snapshots:
         name = snapshot.target.name
         up.add((name,), snapshot.up)
+        for each in Verdict:
+            verdict.add((name, each), snapshot.verdict is each)
         scrapes.add((name,), snapshot.scrapes)
         for reason in Reason:
             failures.add((name, reason), snapshot.failures.get(reason, 0))
@@ -199,7 +204,7 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         samples.add((name,), snapshot.scrape_samples if snapshot.up else 0)
         success.add((name,), snapshot.last_success_wall)
         errors.add((name,), sum(snapshot.rule_errors.values()))
-    for series in (up, scrapes, failures, took, samples, success, errors):
+    for series in (up, verdict, scrapes, failures, took, samples, success, errors):
         yield series.family
 
 

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
+from watchdog.facts.inflight import WITNESS_HOWTO
 from watchdog.model import NO_LABELS, Severity, State, Verdict, failure_text
 from watchdog.remedy.instruction import instruction
 from watchdog.report.advice import advice
@@ -19,6 +20,9 @@ from watchdog.text import quantity_text, seconds_text
 
 WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
+PROOF_OF_IDLENESS = (
+    f"Send one small request (max_tokens 1) and look again: a step that ends is the proof. {WITNESS_HOWTO}."
+)
 _MARGIN = 13
 _TIE = "~"
 _ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
@@ -87,6 +91,7 @@ def target_text(
         lines += _row("try", failure_advice(body, lead), width)
     if lead:
         lines += _incident_lines(lead, now, width)
+    lines += _row("prove it", proof_text(body), width)
     lines += _beside_lines(body, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
@@ -188,19 +193,23 @@ def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str
 def state_text(body: TargetBody, starting: str = TOO_SHORT) -> str:
     """What there is to say of a target that no cause leads; `starting` is why one cannot be judged yet."""
     return {
-        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadows(body)}",
+        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadow(body)}",
         Verdict.STARTING: starting,
         Verdict.UNKNOWN: _why_unknown(body),
-    }.get(body.verdict, "")
+    }.get(body.verdict, body.why)
 
 
-def _shadows(body: TargetBody) -> str:
-    """What a healthy server shows all the same: a queue, and what may fire soon."""
+def proof_text(body: TargetBody) -> str:
+    """How to prove what the verdict leaves open; empty where it leaves nothing open."""
+    return PROOF_OF_IDLENESS if body.verdict is Verdict.IDLE else ""
+
+
+def _shadow(body: TargetBody) -> str:
+    """What there is to say of a healthy server all the same: that it is idle, or a queue that comes and goes."""
+    if body.why:
+        return f"; {body.why}"
     waiting = sum(readings.values.get("waiting_requests") or 0.0 for readings in body.readings)
-    pending = dict.fromkeys(each.rule for each in body.incidents if _is_looming(each))
-    parts = [f"{waiting:.0f} waiting"] if waiting else []
-    parts += [f"pending: {', '.join(pending)}"] if pending else []
-    return f" ({'; '.join(parts)})" if parts else ""
+    return f" ({waiting:.0f} waiting)" if waiting else ""
 
 
 def _has_info(body: TargetBody) -> bool:
@@ -219,7 +228,7 @@ def _why_unknown(body: TargetBody) -> str:
         return "its page could not be read"
     if body.scrape_age_seconds is not None and not body.readings:
         return "it answers, but shows no series of vLLM: still loading, or the wrong port or path"
-    return "it cannot be judged now"
+    return body.why or "it cannot be judged now"
 
 
 def _of_engine(incident: IncidentBody) -> str:
@@ -228,7 +237,8 @@ def _of_engine(incident: IncidentBody) -> str:
 
 
 def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iterator[str]:
-    yield from _row("cause", incident.cause, width)
+    yield from _row("cause was" if incident.cleared else "cause", incident.cause, width)
+    yield from _row("cleared", cleared_text(incident, now).removeprefix("cleared "), width)
     for index, evidence in enumerate(incident.evidence):
         # A value is never parted from its name.
         yield from _tied(_row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
@@ -240,15 +250,33 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
     if incident.firing_since:
-        yield from _row("since", since_text(incident.firing_since, now) + standing_text(incident), width)
+        since = since_text(incident.firing_since, now)
+        yield from _row("since", f"{since}; it cannot be judged now" if incident.unknown else since, width)
     yield from _row("runbook", _runbook(incident), width)
 
 
-def standing_text(incident: IncidentBody) -> str:
+def standing_text(incident: IncidentBody, now: str | None) -> str:
     """What a reader must know of a cause that was found at an earlier scrape; empty while it holds."""
     if incident.unknown:
         return "; it cannot be judged now"
-    return "; cleared, closes unless it returns" if incident.ending else ""
+    cleared = cleared_text(incident, now)
+    return f"; {cleared}" if cleared else ""
+
+
+def cleared_text(incident: IncidentBody, now: str | None) -> str:
+    """Since when the condition of what fires is gone, and when it closes; empty while it holds."""
+    if incident.cleared is None:
+        return ""
+    if now is None or incident.closes is None:
+        return "cleared, closes unless it returns"
+    left = _seconds_between(now, incident.closes)
+    closes = f"in {seconds_text(left)}" if left > 0 else "with the next scrape"
+    return f"cleared {age_text(_seconds_between(incident.cleared, now))}, closes {closes} unless it returns"
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    """Between two moments as bodies write them; never below zero."""
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())
 
 
 def _runbook(incident: IncidentBody) -> str:
@@ -341,8 +369,7 @@ def since_text(text: str, now: str | None) -> str:
     moment = text.replace("T", " ").partition(".")[0] + " UTC"
     if now is None:
         return moment
-    age = (datetime.fromisoformat(now) - datetime.fromisoformat(text)).total_seconds()
-    return f"{moment} ({seconds_text(max(0.0, age))})"
+    return f"{moment} ({seconds_text(_seconds_between(text, now))})"
 
 
 def _row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:

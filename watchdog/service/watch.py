@@ -137,7 +137,9 @@ class Watch:
             # What was said last is no longer known to be so.
             if self.snapshot is not None and INTERNAL_ERROR_NOTE not in self.snapshot.notes:
                 notes = (*self.snapshot.notes, INTERNAL_ERROR_NOTE)
-                self.snapshot = replace(self.snapshot, verdict=Verdict.UNKNOWN, notes=notes, transitions=())
+                self.snapshot = replace(
+                    self.snapshot, verdict=Verdict.UNKNOWN, why="", notes=notes, transitions=()
+                )
         if self._raised_in_a_row % RAISES_BEFORE_FRESH_START == 0:
             self._begin_afresh()
 

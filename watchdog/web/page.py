@@ -32,6 +32,7 @@ _TEMPLATES.filters |= {
     "beside": text.beside,
     "standing": text.standing_text,
     "state": text.state_text,
+    "proof": text.proof_text,
     "ago": text.age_text,
     "since": text.since_text,
     "advice": text.failure_advice,
