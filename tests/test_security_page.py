@@ -14,7 +14,7 @@ from watchdog.report import metrics
 from watchdog.rule import file as rule_file
 from watchdog.rule import rule_set
 from watchdog.scrape import exposition, fetch, recording
-from watchdog.service import process, schedule
+from watchdog.service import process, walkers
 from watchdog.settings import model as our_settings
 from watchdog.settings import sources
 from watchdog.settings.model import Settings
@@ -71,7 +71,7 @@ FIXED = {
     "time for both, once a start": seconds(fetch.FACTS_SECONDS),
     "models shown": f"{fetch.MOST_MODELS}",
     "characters of a failure's detail": f"{fetch.MOST_DETAIL_CHARACTERS}",
-    "targets that may hang at once before others wait": f"{schedule.MAX_THREADS}",
+    "targets that may hang at once before others wait": f"{walkers.MAX_HELD_UP}",
     "query": f"{guard.MAX_QUERY_BYTES:,} bytes",
     "path": characters(guard.MAX_PATH_CHARACTERS),
     "time to send the head of a request": seconds(process.HEAD_SECONDS),

@@ -5,19 +5,28 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, JobSubmissionEvent
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-# A thread waits for a server most of its time; so many targets may hang at once before others are late.
-MAX_THREADS = 128
+from watchdog.service.walkers import Walkers
+
 # The wall clock may creep by this much against the steady clock before jobs are set anew.
 CLOCK_STEP_SECONDS = 1.0
+# Jobs come in bursts: a core that stays awake and warm does the second one in little more than half the time.
+LEAST_BURST = 25
+MOST_BURSTS = 20
 
 log = logging.getLogger(__name__)
+
+
+def share_of(index: int, count: int) -> float:
+    """The share of an interval after which job `index` of `count` begins: many in bursts, few at once."""
+    bursts = max(1, min(MOST_BURSTS, count // LEAST_BURST))
+    return (index % bursts) / bursts
 
 
 class SteadyTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no types
@@ -41,10 +50,28 @@ class SteadyTrigger(BaseTrigger):  # type: ignore[misc]  # the library has no ty
         return following + self.interval * ((now - following) // self.interval + 1)
 
 
-class Schedule:
-    """A pool of threads and a clock; `skipped` counts the ticks of a job that came while its last run lasted.
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """Jobs that come due together."""
 
-    `watch_clock` is to be called every second or so: it notices when the wall clock was set.
+    interval_seconds: float
+    share: float
+    jobs: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.interval_seconds!r}+{self.share!r}"
+
+    @property
+    def begin(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.interval_seconds * self.share)
+
+
+class Schedule:
+    """Jobs, their clock and the threads that run them.
+
+    `skipped` counts the ticks of a job that came while its last run lasted or was still due. `watch_clock` is to
+    be called every second or so: it notices when the wall clock was set.
     """
 
     def __init__(
@@ -53,15 +80,17 @@ class Schedule:
         self._wall = wall
         self._steady = steady
         self._offset = wall() - steady()
-        self._intervals: dict[str, float] = {}
+        self._beats: dict[str, _Beat] = {}
+        self._beat_of: dict[str, _Beat] = {}
         self._skipped: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._walkers = Walkers()
+        # It only gives the beat: what it runs, in its own thread, puts jobs in the walkers' line.
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(MAX_THREADS)},
+            executors={"default": DebugExecutor()},
             job_defaults={"max_instances": 1, "coalesce": True, "misfire_grace_time": None},
             timezone=UTC,
         )
-        self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES)
 
     @property
     def skipped(self) -> Mapping[str, int]:
@@ -77,18 +106,24 @@ class Schedule:
         """Starts nothing more; what runs is left to end by itself."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        self._walkers.stop()
 
     def add(self, name: str, job: Callable[[], None], interval_seconds: float, share: float = 0.0) -> None:
-        """Runs `job` each interval, first after `share` (0 to 1) of one, so that many are spread over it."""
-        self._intervals[name] = interval_seconds
-        begin = datetime.now(UTC) + timedelta(seconds=interval_seconds * share)
-        trigger = SteadyTrigger(begin, interval_seconds)
-        self._scheduler.add_job(job, trigger, id=name, name=name, replace_existing=True)
+        """Runs `job` each interval, first after `share` (0 to 1) of one, together with others of that share."""
+        self._take_out(name)
+        beat = _Beat(interval_seconds, share)
+        with self._lock:
+            known = self._beats.setdefault(beat.name, beat)
+            known.jobs[name] = job
+            self._beat_of[name] = known
+        if known is beat:
+            trigger = SteadyTrigger(beat.begin, interval_seconds)
+            self._scheduler.add_job(lambda: self._tick(beat), trigger, id=beat.name, name=beat.name)
 
     def remove(self, name: str) -> None:
         """Forgets a job; a run that is under way ends by itself."""
-        if self._intervals.pop(name, None) is not None:
-            self._scheduler.remove_job(name)
+        self._take_out(name)
+        self._walkers.withdraw(name)
         with self._lock:
             self._skipped.pop(name, None)
 
@@ -105,13 +140,29 @@ class Schedule:
             return False
         self._offset = offset
         log.warning("wall_clock_jumped", extra={"step_seconds": round(step, 3)})
-        count = len(self._intervals)
-        for index, (name, interval_seconds) in enumerate(self._intervals.items()):
-            begin = datetime.now(UTC) + timedelta(seconds=interval_seconds * index / count)
-            self._scheduler.modify_job(name, next_run_time=begin)
+        with self._lock:
+            beats = list(self._beats.values())
+        for index, beat in enumerate(beats):
+            begin = datetime.now(UTC) + timedelta(seconds=beat.interval_seconds * index / len(beats))
+            self._scheduler.modify_job(beat.name, next_run_time=begin)
         return True
 
-    def _skip(self, event: JobSubmissionEvent) -> None:
+    def _take_out(self, name: str) -> None:
         with self._lock:
-            self._skipped[event.job_id] += 1
-        log.debug("tick_skipped", extra={"target": event.job_id})
+            beat = self._beat_of.pop(name, None)
+            if beat is None:
+                return
+            del beat.jobs[name]
+            if beat.jobs:
+                return
+            del self._beats[beat.name]
+        self._scheduler.remove_job(beat.name)
+
+    def _tick(self, beat: _Beat) -> None:
+        with self._lock:
+            due = list(beat.jobs.items())
+        for name, job in due:
+            if not self._walkers.offer(name, job, beat.interval_seconds):
+                with self._lock:
+                    self._skipped[name] += 1
+                log.debug("tick_skipped", extra={"target": name})

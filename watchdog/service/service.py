@@ -22,7 +22,7 @@ from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.service.fleet_watch import FleetWatch, Step
-from watchdog.service.schedule import Schedule
+from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.watch import Watch
 from watchdog.settings.model import Settings, TargetSettings
 from watchdog.state.database import Mode
@@ -62,7 +62,7 @@ class Service:
         self._started_at = steady_seconds()
         self._registry = registry(self)
         for index, entry in enumerate(settings.targets):
-            self._watches[entry.name] = self._begin(entry, index / len(settings.targets))
+            self._watches[entry.name] = self._begin(entry, share_of(index, len(settings.targets)))
 
     # What the API and our metrics see.
 
@@ -206,7 +206,7 @@ class Service:
         for index, entry in enumerate(settings.targets):
             watch = before.get(entry.name)
             if watch is None or not _same_watch(entry.name, old, settings):
-                after[entry.name] = self._begin(entry, index / count, watch)
+                after[entry.name] = self._begin(entry, share_of(index, count), watch)
             else:
                 after[entry.name] = watch
                 if not same_rules:
