@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.facts.test_balance import FIRST, SECOND
+from tests.facts.test_pool import busy
 from tests.facts.test_reachability import VLLM, fail
 from tests.facts.test_server import layout
 from tests.pages import history_of, page
@@ -16,6 +17,7 @@ from watchdog.facts.fact import Fact, Known
 from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.inflight import InFlight, Moment
+from watchdog.facts.pool import InferredPools
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
@@ -76,12 +78,22 @@ def of_its_requests() -> Iterator[Known]:
     yield from stuck.facts()
 
 
+def of_its_pool() -> Iterator[Known]:
+    pools, subject = InferredPools(), Subject("t", "m", "0")
+    for _ in range(9):
+        pools.note(subject, busy(20).get)
+    yield from pools.engine_facts(subject)
+
+
 def yielded() -> set[Fact]:
     """What the code yields where all is known."""
     of_the_fleet = fleet_facts([Load.of(FIRST.get), Load.of(SECOND.get)], [0.1, 0.9])
     return {
         fact
-        for facts in (of_a_server(), of_its_answers(), of_its_past(), of_its_requests(), of_the_fleet)
+        for facts in (
+            *(of_a_server(), of_its_pool(), of_its_answers(), of_its_past(), of_its_requests()),
+            of_the_fleet,
+        )
         for fact, _ in facts
     }
 

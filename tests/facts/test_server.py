@@ -45,7 +45,7 @@ def numbers(one: KnownServer, engine: str = "0") -> dict[str, float]:
 def test_before_the_first_page_nothing_is_known() -> None:
     one = KnownServer(Expectations())
     assert numbers(one) == {}
-    assert one.version_text() == "unknown"
+    assert one.version_text() is None
     assert one.vllm(ServerInfo()).models == ()
     assert one.context("m", "0").config == {}
 

@@ -226,8 +226,12 @@ def test_a_fixed_value_may_quote_signals_that_must_be_known(tmp_path: Path) -> N
         ("{waiting} wait", 3.25, "3.25 wait"),
         ("{waiting:.1%}", 0.123, "12.3%"),
         ("{waiting:,.0f}", 1234567.0, "1,234,567"),
-        ("{waiting:.1f}", None, "unknown"),
-        ("{waiting:.1f}", float("nan"), "unknown"),
+        ("{waiting:.1f}", None, ""),
+        ("{waiting:.1f}", float("nan"), ""),
+        ("Half: {half}. Of {waiting}.", None, "Half: 0.5."),
+        ("{half} wait ({waiting} before), {waiting:.0f} run.", None, "0.5 wait."),
+        ("{waiting} wait, with 3 of them old, and {half} run: it is slow.", None, "0.5 run: it is slow."),
+        ("{waiting} wait: a step takes {half} s.", None, "A step takes 0.5 s."),
         ("{waiting:.1f}", AtLeast(2.0), ">= 2.0"),
         ("{waiting}", AtLeast(2.0), ">= 2"),
         ("{{waiting}} {half:.2f}", 1.0, "{waiting} 0.50"),
@@ -235,7 +239,7 @@ def test_a_fixed_value_may_quote_signals_that_must_be_known(tmp_path: Path) -> N
         ("{half:.1f} s[, {waiting:.0f} wait].", None, "0.5 s."),
         ("[{waiting:.0f} wait, ]{half:.1f} s[, {half} of {waiting}]", None, "0.5 s"),
         ("[{half}][{waiting}]", None, "0.5"),
-        ("[[{waiting}]] and [[a]]", None, "[unknown] and [a]"),
+        ("[[{waiting}]] and [[a]]", None, ""),
         ("[[[{waiting}]", 2.0, "[2"),
         ("[{{[[{waiting}]]}}]", 2.0, "{[2]}"),
     ],
@@ -280,7 +284,7 @@ def test_a_text_with_anything_but_names_and_formats_is_refused(text: str, column
 def test_a_text_may_quote_the_facts_that_are_no_numbers() -> None:
     template = Template.read("{failure} ({version})", SIGNALS)
     assert template.names == ()
-    assert render_text(template, dict[str, float]().get, texts={"failure": "refused"}) == "refused (unknown)"
+    assert render_text(template, dict[str, float]().get, texts={"failure": "refused"}) == "refused"
     optional = Template.read("{failure}[ ({version})][ {value}]", SIGNALS, has_value=True)
     assert render_text(optional, dict[str, float]().get, texts={"failure": "refused"}) == "refused"
     assert render_text(optional, dict[str, float]().get, "7", {"failure": "a", "version": "b"}) == "a (b) 7"
@@ -326,7 +330,7 @@ def test_settings_change_a_rule_by_its_names(tmp_path: Path) -> None:
     )
     assert judgement.severity is Severity.INFO
     assert judgement.evidence[1].text == "kv_usage_ratio (0.96) > least_ratio (0.5)"
-    assert "over 50%" in render_text(rule.cause, {"waiting": 3.0}.get)
+    assert "over 50%" in render_text(rule.cause, {"waiting": 3.0, "kv_usage_ratio": 0.96}.get)
 
 
 def test_an_override_may_break_the_rules_tests_which_are_about_its_defaults(tmp_path: Path) -> None:

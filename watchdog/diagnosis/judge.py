@@ -65,7 +65,7 @@ def _ask(rule: Rule, case: Case) -> Finding:
         subject=case.subject,
         truth=Truth.YES,
         severity=judgement.severity,
-        cause=render_text(rule.cause, lookup, texts=case.texts),
+        cause=render_text(rule.cause, lookup, texts=case.texts) or f"{rule.title}.",
         evidence=judgement.evidence,
         remedies=remedies,
         unhelpful=unhelpful,

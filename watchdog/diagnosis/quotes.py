@@ -13,15 +13,14 @@ from watchdog.model import BlindRule, failure_text
 def quotes(
     reachability: Reachability, restarts: Restarts, server: KnownServer, blind: Sequence[BlindRule] = ()
 ) -> dict[str, str]:
-    """Each text by the name that templates know it by."""
-    failure = reachability.failure
+    """Each text by the name that templates know it by; what is unknown is left out."""
+    failure, version = reachability.failure, server.version_text()
     return {
         "failure": failure_text(failure.reason, failure.detail) if failure else "none",
         "last_words": _runs_of(restarts.last_words) or "nothing",
         "blind": _blind_text(blind),
-        "version": server.version_text(),
         "programs": described(reachability.strangers),
-    }
+    } | ({} if version is None else {"version": version})
 
 
 def _blind_text(blind: Sequence[BlindRule]) -> str:

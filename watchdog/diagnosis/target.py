@@ -21,6 +21,7 @@ from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.hints import missing_expectations
 from watchdog.facts.host_memory import HostMemory
 from watchdog.facts.inflight import InFlight
+from watchdog.facts.pool import InferredPools
 from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
@@ -82,6 +83,7 @@ class TargetDiagnosis:
         self._server_info = ServerInfo()
         self._watching = Watching()
         self._in_flight = InFlight()
+        self._pools = InferredPools()
         self._hints = missing_expectations(target.expectations)
         self._judge = Judge(rules)
         self._limits = Limits(rules)
@@ -109,6 +111,7 @@ class TargetDiagnosis:
         present = {self._subject(*names) for names in self._history.subjects()}
         for gone in self._engines.keep(self._standing.hurting, present):
             self._watching.forget(gone)
+            self._pools.forget(gone)
         return self._snapshot(scrape, taken, found)
 
     # Page to history.
@@ -146,6 +149,7 @@ class TargetDiagnosis:
             began = self._subject(reset.model_name, reset.engine)
             self._engines.forget(began)
             self._watching.forget(began)
+            self._pools.forget(began)
 
     # Signals and facts to findings.
 
@@ -165,6 +169,7 @@ class TargetDiagnosis:
         found.signals[subject] = signals
         self._ask(Scope.ENGINE, subject, signals, texts, found)
         self._watching.note(subject, signals["open_files_drop"])
+        self._pools.note(subject, signals)
 
     def _find_of_target(self, page: Page | None, at: float, found: _Found) -> None:
         subject = self._subject()
@@ -185,6 +190,7 @@ class TargetDiagnosis:
         found.blind.extend(blind_rules(findings, self._is_on_page))
 
     def _engine_facts(self, subject: Subject, at: float) -> Iterator[Known]:
+        yield from self._pools.engine_facts(subject)
         yield from self._server.facts(subject.model_name, subject.engine)
         yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
         yield from self._host_memory.facts(at, is_current=True)

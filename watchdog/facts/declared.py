@@ -8,6 +8,7 @@ from watchdog.facts import (
     gauge_ranges,
     host_memory,
     inflight,
+    pool,
     reachability,
     restarts,
     server,
@@ -15,7 +16,7 @@ from watchdog.facts import (
 )
 from watchdog.facts.fact import Fact
 
-MODULES = (server, reachability, restarts, host_memory, gauge_ranges, watching, inflight, balance)
+MODULES = (server, pool, reachability, restarts, host_memory, gauge_ranges, watching, inflight, balance)
 """The modules that yield facts, in the order in which people read of them."""
 
 DECLARED: Mapping[str, Fact] = MappingProxyType(

@@ -123,9 +123,9 @@ class KnownServer:
             or "--enable-server-load-tracking" in self._told.vllm_args
         )
 
-    def version_text(self) -> str:
-        """The version as told, else as bracketed from the page."""
-        return self._info.version or (str(self._bracket) if self._bracket else "unknown")
+    def version_text(self) -> str | None:
+        """The version as told, else as bracketed from the page; None where neither tells."""
+        return self._info.version or (str(self._bracket) if self._bracket else None)
 
     def _config(self, engine: str) -> Mapping[str, str]:
         names = (engine, self._layout.owners.parted(engine)[0]) if self._layout else (engine,)

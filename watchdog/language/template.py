@@ -1,10 +1,11 @@
 """Texts of a rule with values put in: `{waiting_last:.0f} requests wait[, {running_last:.0f} run]`.
 
-What stands in square brackets is left out where a value in it is unknown. `[[` and `]]` are plain brackets.
+What stands in square brackets is left out where a value in it is unknown. `[[` and `]]` are plain brackets. Elsewhere
+what holds an unknown value is left out as a reader would do it: an aside in brackets, a clause, a sentence.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from string import Formatter
 from typing import NamedTuple, Self
 
@@ -22,6 +23,12 @@ TIME = "time"
 _FORMAT = re.compile(rf"(?:,?(?:\.[0-9])?[feg%]|{TIME})?")
 _BRACKET = re.compile(r"\{\{|\{[^}]*\}|\[\[|\]\]|\[|\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Stands for an unknown value until what holds it is left out; nothing that is shown has such a character.
+_UNKNOWN = "\0"
+_ASIDE = re.compile(rf" ?\([^()]*{_UNKNOWN}[^()]*\)")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=\S)")
+_CLAUSE_END = re.compile(r"([,;:] )")
+_JOINING_WORD = re.compile(r"(?:and|but|so|while|which) ")
 
 
 class Part(NamedTuple):
@@ -91,10 +98,9 @@ class Template(str):
 def render_text(
     template: Template, lookup: Lookup, value: str | None = None, texts: Mapping[str, str] = NO_LABELS
 ) -> str:
-    """The text with its values: "unknown" where there is none, ">= x" for a lower bound.
+    """The text with its values, ">= x" for a lower bound; what holds an unknown one is left out, empty where all does.
 
-    An optional part with an unknown value is left out. `value` is the remedy's own, already as text; `texts`
-    are those of TEXTS.
+    `value` is the remedy's own, already as text; `texts` are those of TEXTS.
     """
     if template.plain is not None:
         return template.plain
@@ -104,8 +110,40 @@ def render_text(
         if section.is_optional and None in shown:
             continue
         for part, text in zip(section.parts, shown, strict=True):
-            pieces += [part.literal, "unknown" if text is None else text]
-    return "".join(pieces)
+            pieces += [part.literal, _UNKNOWN if text is None else text]
+    whole = "".join(pieces)
+    return _without_unknown(whole) if _UNKNOWN in whole else whole
+
+
+def _without_unknown(text: str) -> str:
+    """The sentences of which something is left without their unknown parts."""
+    return " ".join(filter(None, map(_known_clauses, _SENTENCE_END.split(text))))
+
+
+def _known_clauses(sentence: str) -> str:
+    """The sentence without asides and clauses that hold an unknown value; empty where every clause does."""
+    if _UNKNOWN not in sentence:
+        return sentence
+    body = _ASIDE.sub("", sentence)
+    end = body[-1] if body.endswith((".", "!", "?")) else ""
+    kept, is_headless = "", False
+    for joint, clause in _clauses(body.removesuffix(end)):
+        leads = joint != ", " or _JOINING_WORD.match(clause) is not None
+        if _UNKNOWN in clause:
+            is_headless = is_headless or leads
+        elif leads or not is_headless:
+            is_headless = False
+            kept += joint + clause if kept else _JOINING_WORD.sub("", clause, count=1)
+    if not body.startswith(kept):
+        kept = kept[:1].upper() + kept[1:]
+    return kept + end if kept else ""
+
+
+def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
+    """Each clause after what joins it to the one before; what follows a comma leans on the clause that leads."""
+    first, *rest = _CLAUSE_END.split(sentence)
+    yield "", first
+    yield from zip(rest[::2], rest[1::2], strict=True)
 
 
 def _shown(

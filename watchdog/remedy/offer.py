@@ -50,14 +50,15 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
     value = offered_value(remedy, lookup, context)
     if value is None and any(VALUE in text.fields for text in (remedy.action, remedy.why, remedy.price)):
         return None
+    action = render_text(remedy.action, lookup, value)
     flag = _flag(remedy)
-    if flag is not None and _is_moot(flag, remedy, value, context):
+    if not action or (flag is not None and _is_moot(flag, remedy, value, context)):
         return None
     condition = _condition(remedy, context)
     if condition is None:
         return None
     return Remedy(
-        action=_with_condition(render_text(remedy.action, lookup, value), condition),
+        action=_with_condition(action, condition),
         flag=remedy.flag,
         value=value if remedy.flag else None,
         why=render_text(remedy.why, lookup, value),

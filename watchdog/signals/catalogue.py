@@ -21,6 +21,8 @@ from watchdog.signals.functions import (
     bounded,
     change,
     climb,
+    constant,
+    ever_moved,
     fact,
     first,
     greatest_third,
@@ -147,6 +149,7 @@ DECODE = "vllm:request_decode_time_seconds"
 E2E = "vllm:e2e_request_latency_seconds"
 PROMPT = "vllm:request_prompt_tokens"
 OUTPUT = "vllm:request_generation_tokens"
+PROMPT_SUM, OUTPUT_SUM = _vllm("request_prompt_tokens_sum"), _vllm("request_generation_tokens_sum")
 
 # A ratio of few tokens or requests says nothing: 1000 tokens, 10 requests for a share, 5 for a mean.
 LEAST_TOKENS, LEAST_DRAFTED_TOKENS, LEAST_REQUESTS = 1000.0, 500.0, 10.0
@@ -163,6 +166,12 @@ _prompt_mean = first(mean(PROMPT), _prompt_of_first)
 _output_mean = first(mean(OUTPUT), ratio(increase(GENERATION_TOKENS), increase(FIRST_TOKENS), 5.0))
 # A request holds whole blocks: 149 tokens in blocks of 256 take 256.
 _request_room = whole_steps(_prompt_mean + _output_mean, label(CONFIG, "block_size"))
+# Where the pool is unknown, what running requests hold tells what one takes at its end: on average half of its output
+# is still to come.
+_held_by_request = mean_over_time(KV_USAGE) / mean_over_time(RUNNING)
+_share_at_end = _held_by_request * (
+    (_prompt_mean + _output_mean) / (_prompt_mean + _output_mean * constant(0.5))
+)
 _prefill_of_ttft = mean(PREFILL) / mean(TTFT)
 _usual_gap, _usual_prompt = quantile(0.5, ITL), quantile(0.5, PROMPT)
 
@@ -273,11 +282,16 @@ SIGNALS = (
            lowest(KV_USAGE, "recent")),
     Signal("kv_usage_change_ratio", "ratio", "Change of the held share over the window.", change(KV_USAGE)),
     Signal("kv_usage_per_request_ratio", "ratio", "Share of the pool that a running request holds, on average.",
-           mean_over_time(KV_USAGE) / mean_over_time(RUNNING)),
+           _held_by_request),
     Signal("request_pool_ratio", "ratio", "Share of the pool that a mean request takes at its end, in whole blocks.",
-           _request_room / _pool),
+           first(_request_room / _pool, _share_at_end)),
     Signal("requests_that_fit", "requests", "Mean requests the pool holds at once, each in whole blocks.",
-           _pool / _request_room),
+           first(_pool / _request_room, 1.0 / _share_at_end)),
+    Signal("unfinished_tokens", "tokens",
+           "Tokens of requests that had their first token and did not finish, since the start: where clients left, "
+           "theirs as well.",
+           newest(PROMPT_TOKENS) + newest(GENERATION_TOKENS) - newest(PROMPT_SUM) - newest(OUTPUT_SUM)),
+    Signal("unfinished_requests", "requests", "The requests that hold them.", newest(FIRST_TOKENS) - newest(FINISHED)),
     Signal("gpu_memory_utilization_ratio", "ratio", "Share of the GPU's memory vLLM may take.",
            label(CONFIG, "gpu_memory_utilization")),
     Signal("block_size_tokens", "tokens", "Tokens a KV block holds: only whole blocks are shared.",
@@ -376,7 +390,11 @@ SIGNALS = (
     # Caches
     Signal("prefix_queries_tokens", "tokens", "Prompt tokens looked up in the prefix cache.", increase(PREFIX_QUERIES)),
     Signal("prefix_hit_ratio", "ratio", "Share of them found; unknown below 1000 tokens.", _hit_ratio),
-    Signal("prefix_caching", "0 or 1", "Whether prefix caching is on.", label(CONFIG, "enable_prefix_caching")),
+    Signal("prefix_queries_tokens_ever", "tokens", "Prompt tokens looked up since the start.", newest(PREFIX_QUERIES)),
+    Signal("prefix_hit_tokens_ever", "tokens", "Prompt tokens found since the start.", newest(PREFIX_HITS)),
+    Signal("prefix_caching", "0 or 1",
+           "Whether prefix caching is on; where no label tells, whether anything was ever looked up.",
+           first(label(CONFIG, "enable_prefix_caching"), ever_moved(PREFIX_QUERIES, FIRST_TOKENS, LEAST_REQUESTS))),
     Signal("prefix_cached_tokens", "tokens", "Prompt tokens that no step computed, by the token counters.",
            increase(_vllm("prompt_tokens_cached_total"))),
     Signal("prefix_hit_tokens", "tokens", "Prompt tokens found, by the cache's own counter.", increase(PREFIX_HITS)),

@@ -420,6 +420,23 @@ def released_since(
     return Formula(value, _samples(held, *booked), NoPromQL(reason))
 
 
+def ever_moved(selector: Selector, witness: Selector, fewest: float) -> Formula:
+    """Whether a counter is above zero, 1 or 0; None while it is zero and another one has counted fewer than so many."""
+    counted, witnessed = newest(selector), newest(witness)
+
+    def value(view: View) -> float | None:
+        total = counted.value(view)
+        if total is None or total > 0:
+            return None if total is None else 1.0
+        seen = witnessed.value(view)
+        return None if seen is None or seen < fewest else 0.0
+
+    def write(total: str, seen: str) -> str:
+        return f"({grouped(total)} > bool 0) and ({grouped(total)} > 0 or {grouped(seen)} >= {fewest:g})"
+
+    return Formula(value, _samples(selector), joined(write, counted.promql, witnessed.promql))
+
+
 # Distributions
 
 
