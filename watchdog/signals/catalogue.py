@@ -398,6 +398,7 @@ SIGNALS = (
     Signal("prefix_cached_tokens", "tokens", "Prompt tokens that no step computed, by the token counters.",
            increase(_vllm("prompt_tokens_cached_total"))),
     Signal("prefix_hit_tokens", "tokens", "Prompt tokens found, by the cache's own counter.", increase(PREFIX_HITS)),
+    Signal("prefix_hit_tokens_per_second", "tokens/s", "The same, a second.", rate(PREFIX_HITS)),
     Signal("local_cache_hit_tokens", "tokens", "Prompt tokens from the local cache, by source.",
            increase(LOCAL_HIT_TOKENS)),
     Signal("miss_tokens_per_second", "tokens/s", "Prompt tokens a second that must be computed and take fresh blocks.",
@@ -464,7 +465,8 @@ REMEMBERED = tuple(
     for group in (
         "arrivals_per_second first_tokens_per_second finished_per_second prompt_tokens_per_second running_mean",
         "prompt_tokens_per_first_token prompt_tokens_p50 output_tokens_mean request_tokens_p99",
-        "computed_prompt_tokens_per_request prefix_hit_ratio mm_cache_hit_ratio",
+        "computed_prompt_tokens_per_request prefix_hit_ratio prefix_hit_tokens_per_second",
+        "mm_cache_hit_ratio",
         "draft_acceptance_ratio drafted_token_ratio",
         "kv_usage_mean_ratio kv_usage_per_request_ratio",
         "ttft_mean_seconds ttft_p50_seconds e2e_p50_seconds",
