@@ -11,6 +11,7 @@ from watchdog.facts.capacity import (
     pool_tokens,
     pool_tokens_of_shape,
     tokens_in,
+    usual_memory_pool_tokens,
 )
 from watchdog.model import ModelShape
 
@@ -157,3 +158,20 @@ def test_a_label_that_no_server_can_mean_says_nothing(absurd: str) -> None:
     assert pool_tokens({"block_size": absurd, "num_gpu_blocks": absurd}) is None
     assert pool_tokens(PLAIN | {"num_gpu_blocks_override": absurd}) == 439_200
     assert pool_tokens_of_shape({"kv_cache_memory_bytes": absurd}, LLAMA_8B) is None
+
+
+def test_more_of_the_memory_holds_at_least_so_many_tokens() -> None:
+    assert usual_memory_pool_tokens(226_000, 0.3) == 678_000
+    # 0.6 of a GPU whose whole memory would hold a million tokens.
+    assert usual_memory_pool_tokens(226_000, 0.3, 1_000_000.0) == 826_000
+    assert usual_memory_pool_tokens(226_000, 0.9) is None
+    assert usual_memory_pool_tokens(None, 0.3) is None
+    assert usual_memory_pool_tokens(226_000, None) is None
+    assert usual_memory_pool_tokens(226_000, 0.0) is None
+
+
+@given(st.floats(1.0, 1e9), st.floats(0.01, 0.89), st.floats(0.0, 1e9))
+def test_a_larger_share_never_holds_less(tokens: float, share: float, whole: float) -> None:
+    found = usual_memory_pool_tokens(tokens, share, whole)
+    assert found is not None
+    assert found >= int(tokens)

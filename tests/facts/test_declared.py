@@ -37,8 +37,10 @@ def of_a_server() -> Iterator[Known]:
         vllm_args={"--max-num-seqs": "64", "--max-num-batched-tokens": "8k"},
     )
     one = KnownServer(told)
-    one.learn(layout(), ServerInfo(max_model_len=4096), False)
-    one.learn(layout(num_gpu_blocks="900"), ServerInfo(max_model_len=4096), True)
+    one.learn(layout(gpu_memory_utilization="0.3"), ServerInfo(max_model_len=4096), False)
+    one.learn(
+        layout(num_gpu_blocks="900", gpu_memory_utilization="0.3"), ServerInfo(max_model_len=4096), True
+    )
     yield from one.facts("m", "0")
 
 

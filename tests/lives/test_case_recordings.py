@@ -106,3 +106,9 @@ def test_75a_time_before_the_engine_is_told_from_its_queue() -> None:
     budget = engine.latency_budget
     assert budget["before_engine"].share > 0.9
     assert budget["queue"].seconds < 0.01
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_79a_both_sides_of_a_pair_that_works_are_quiet(side: str) -> None:
+    seen = watched(f"79a-pd-works-{side}")
+    assert {rule for _, snapshot in seen for rule in firing(snapshot)} == set()

@@ -35,6 +35,7 @@ from watchdog.signals.catalogue import signal_names
 
 SIGNALS = frozenset(
     {"waiting_last", "pool_tokens", "fp8_pool_tokens", "request_tokens_mean", "request_tokens_p99", "wanted"}
+    | {"gpu_memory_utilization_ratio"}
 )
 LABELS = {"cache_dtype": "auto", "enable_prefix_caching": "True", "gpu_memory_utilization": "0.9"}
 NOTHING: dict[str, float] = {}
@@ -608,6 +609,8 @@ def test_the_order_for_a_full_pool_is_checked() -> None:
     assert check_order(rule_of(SHARE, FP8)) == (
         "--kv-cache-dtype belongs before --gpu-memory-utilization: model length, quantisation, memory share last",
     )
+    idle = SHARE | {"when": "gpu_memory_utilization_ratio < 0.85"}
+    assert check_order(rule_of(idle, FP8)) == ()
     assert len(check_order(rule_of(FP8, CONTEXT_LENGTH))) == 1
     assert check_order(rule_of(SHARE | {"value": "0.6"})) == (
         "--gpu-memory-utilization never goes under 0.7",

@@ -103,3 +103,22 @@ def fp8_pool_tokens(tokens: float | None, cache_dtype: str) -> int | None:
     if tokens is None or element is None or is_quantised(cache_dtype):
         return None
     return int(tokens * element)
+
+
+USUAL_MEMORY_SHARE = 0.9
+"""The share of the GPU's memory that vLLM takes by default (0.92 from 0.20)."""
+
+
+def usual_memory_pool_tokens(
+    tokens: float | None, share: float | None, added_tokens_a_share: float | None = None
+) -> int | None:
+    """The tokens the pool holds with the usual share of the GPU's memory; None where it has that, or is unknown.
+
+    What does not grow (weights, activations) is paid already, so the pool grows at least as the share does: that is the
+    figure unless `added_tokens_a_share`, the tokens that the whole memory of the GPUs would hold, is known.
+    """
+    if tokens is None or share is None or not 0 < share < USUAL_MEMORY_SHARE:
+        return None
+    least = tokens * USUAL_MEMORY_SHARE / share
+    added = (USUAL_MEMORY_SHARE - share) * (added_tokens_a_share or 0.0)
+    return int(max(least, tokens + added))

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from watchdog.facts.capacity import fp8_pool_tokens, pool_tokens, pool_tokens_of_shape
+from watchdog.facts.capacity import (
+    fp8_pool_tokens,
+    pool_tokens,
+    pool_tokens_of_shape,
+    tokens_in,
+    usual_memory_pool_tokens,
+)
 from watchdog.facts.fact import Fact, Known
 from watchdog.facts.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
 from watchdog.facts.launch import ServerContext, amount
@@ -17,6 +23,9 @@ POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV pool holds.")
 FP8_POOL_TOKENS = Fact(
     "fp8_pool_tokens", "tokens",
     "Tokens the same memory holds with an fp8 cache; unknown where the cache is quantised already.")
+USUAL_MEMORY_POOL_TOKENS = Fact(
+    "usual_memory_pool_tokens", "tokens",
+    "Tokens the pool holds at least with 0.9 of the GPU's memory; unknown where vLLM may take that much already.")
 POOL_TOKENS_BEFORE_RESTART = Fact(
     "pool_tokens_before_restart", "tokens", "Tokens the pool held before the last restart, configured alike.")
 MAX_MODEL_LEN = Fact("max_model_len", "tokens", "The longest prompt plus output the server takes.")
@@ -154,6 +163,7 @@ class KnownServer:
         numbers: dict[Fact, float | None] = {
             POOL_TOKENS: pool,
             FP8_POOL_TOKENS: fp8_pool_tokens(pool, self._config(engine).get("cache_dtype", "")),
+            USUAL_MEMORY_POOL_TOKENS: self._usual_memory_pool(engine, pool),
             POOL_TOKENS_BEFORE_RESTART: self._shrunk.get(engine),
             MAX_MODEL_LEN: self._max_model_len(),
             MAX_NUM_SEQS: self._argument("--max-num-seqs"),
@@ -165,6 +175,13 @@ class KnownServer:
             E2E_OBJECTIVE: told.objectives.e2e_p95_seconds,
         }
         yield from ((fact, float(number)) for fact, number in numbers.items() if number is not None)
+
+    def _usual_memory_pool(self, engine: str, pool: float | None) -> int | None:
+        config, gpu = self._config(engine), self._gpu()
+        memory_bytes = gpu.memory_bytes if gpu else None
+        dtype = config.get("cache_dtype", "auto")
+        added = tokens_in(memory_bytes, self._told.shape, dtype, self._gpus())
+        return usual_memory_pool_tokens(pool, amount(config.get("gpu_memory_utilization")), added)
 
     def _gpu(self) -> Gpu | None:
         return find_gpu(self._told.gpu) if self._told.gpu else None

@@ -11,7 +11,9 @@ from watchdog.rule.rule import Direction, RemedyRule, Rule
 
 KV_CACHE_TYPE = "--kv-cache-dtype"
 MEMORY_SHARE = "--gpu-memory-utilization"
-# For a full pool: the longest request, then the bytes of a token, memory last.
+SHARE_SIGNAL = "gpu_memory_utilization_ratio"
+# For a full pool: the longest request, then the bytes of a token, memory last. Memory that lies idle costs nothing, so
+# a remedy that is offered only below some share of it may come first.
 _POOL_ORDER = {"--max-model-len": 0, KV_CACHE_TYPE: 1, "--quantization": 1, MEMORY_SHARE: 2}
 _OPPOSITES = frozenset({("raise", "lower"), ("lower", "raise"), ("on", "off"), ("off", "on")})
 
@@ -56,10 +58,14 @@ def _order_faults(rule: Rule) -> Iterator[str]:
         flag = remedy.flag or ""
         if flag == MEMORY_SHARE:
             yield from _share_faults(remedy)
-        if flag in _POOL_ORDER:
+        if flag in _POOL_ORDER and not _takes_idle_memory(remedy):
             if last and _POOL_ORDER[flag] < _POOL_ORDER[last]:
                 yield f"{flag} belongs before {last}: model length, quantisation, memory share last"
             last = flag
+
+
+def _takes_idle_memory(remedy: RemedyRule) -> bool:
+    return remedy.flag == MEMORY_SHARE and remedy.when is not None and SHARE_SIGNAL in remedy.when.names
 
 
 def _share_faults(remedy: RemedyRule) -> Iterator[str]:
