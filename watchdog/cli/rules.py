@@ -60,7 +60,7 @@ def show(
 ) -> None:
     """Shows one rule: what it looks at, what it says, what to do, and how it can be wrong."""
     rules = load_rules(rule_settings(more))
-    page = cause_page(_rule_of(rules, identity), rules)
+    page = cause_page(_rule_of(rules, identity))
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415 - for a terminal only
         from rich.markdown import Markdown  # noqa: PLC0415
@@ -131,9 +131,12 @@ def run_tests(
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
 ) -> None:
-    """Checks the rule files of a folder as the service would at its start; exit code 1 names every fault."""
+    """Checks the rule files of a folder as the service would at its start; exit code 1 names every fault.
+
+    It is stricter than the service: it also refuses a clause that is too long to read.
+    """
     try:
-        rules = load_rules(_with_shipped(folder))
+        rules = load_rules(_with_shipped(folder), strict=True)
     except RuleError as error:
         complain(str(error))
         raise typer.Exit(1) from None

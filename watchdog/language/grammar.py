@@ -11,7 +11,7 @@ texts) has to be found and refused, and so that every error has its column.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
@@ -20,6 +20,9 @@ from watchdog.errors import ExpressionError
 from watchdog.text import nearest, one_line
 
 MAX_LENGTH = 500
+"""The characters of a clause as one text."""
+MAX_WHOLE_LENGTH = 4000
+"""The characters of a clause put together from groups and named parts."""
 MAX_NESTING = 20
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 FUNCTIONS = ("min", "max", "known")
@@ -154,18 +157,33 @@ class Tree(NamedTuple):
     names: tuple[Name | Known, ...]
 
 
-def tree(text: str, signals: Collection[str], parameters: Collection[str]) -> Tree:
+def tree(
+    text: str,
+    signals: Collection[str],
+    parameters: Collection[str],
+    hints: Collection[str] = (),
+    most_characters: int = MAX_LENGTH,
+) -> Tree:
     """Reads a clause or a number; the names in it must be signals or parameters.
+
+    `hints` are further names that a misspelt one may have been meant for.
 
     Raises:
         ExpressionError: for any text outside the grammar, with the column of the fault.
     """
-    return _Reader(_tokens(text), signals, parameters).read()
+    return _Reader(_tokens(text, most_characters), signals, parameters, hints).read()
 
 
-def _tokens(text: str) -> list[Token]:
-    if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH)
+def names_in(text: str) -> Iterator[tuple[int, str]]:
+    """Each word of a text that may be a name, with its column; functions and `and`, `or`, `not` left out."""
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "name" and match.group() not in RESERVED:
+            yield match.start(), match.group()
+
+
+def _tokens(text: str, most_characters: int) -> list[Token]:
+    if len(text) > most_characters:
+        raise ExpressionError(f"longer than {most_characters} characters", most_characters)
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind, piece, column = str(match.lastgroup), match.group(), match.start()
@@ -199,7 +217,14 @@ def _check_number(text: str, match: re.Match[str]) -> None:
 class _Reader:
     """Recursive descent over the tokens; one method a line of the grammar."""
 
-    def __init__(self, tokens: list[Token], signals: Collection[str], parameters: Collection[str]) -> None:
+    def __init__(
+        self,
+        tokens: list[Token],
+        signals: Collection[str],
+        parameters: Collection[str],
+        hints: Collection[str],
+    ) -> None:
+        self._hints = hints
         self._tokens = tokens
         self._at = 0
         self._depth = 0
@@ -326,7 +351,7 @@ class _Reader:
         if token.text in FUNCTIONS:
             raise ExpressionError(f"`{token.text}` wants its arguments", token.column, f"{token.text}(...)")
         if token.text not in self._signals and token.text not in self._parameters:
-            raise self._unknown(token, {*self._signals, *self._parameters})
+            raise self._unknown(token, {*self._signals, *self._parameters, *self._hints})
         name = Name(token.column, token.text)
         self._names.append(name)
         return name

@@ -266,8 +266,10 @@ class RuleBody(Body):
     keep_firing_seconds: float = Field(description="How long it must be over before it resolves.")
     when: list[Clause] = Field(description="Clauses that must all hold.")
     unless: list[Clause] = Field(description="Clauses of which none may hold.")
+    where: dict[str, Clause] = Field(description="Named parts of the clauses.")
     parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
     explains: list[str] = Field(description="Rules that become its symptoms while it fires.")
+    explained_by: list[str] = Field(description="Rules of which it is a symptom while they fire.")
     limit: Limit | None = Field(
         description="What bounds throughput while it holds; null where it names nothing."
     )

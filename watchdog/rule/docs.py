@@ -18,9 +18,9 @@ _SEVERITY = {
 }
 
 
-def cause_page(rule: Rule, rules: RuleSet) -> str:
+def cause_page(rule: Rule) -> str:
     """One cause as Markdown: what you see, what to do, what will not help, what it is not, how we know."""
-    return "\n".join(_cause_lines(rule, rules))
+    return "\n".join(_cause_lines(rule))
 
 
 def causes_document(rules: RuleSet) -> str:
@@ -37,7 +37,7 @@ def causes_document(rules: RuleSet) -> str:
         "|---|---|---|",
     ]
     head += [f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in rules.rules]
-    pages = (cause_page(rule, rules) for rule in rules.rules)
+    pages = (cause_page(rule) for rule in rules.rules)
     return "\n".join([*head, "", *pages])
 
 
@@ -95,7 +95,7 @@ def _signal_lines(signal: Signal) -> list[str]:
     return [f"## {signal.name}", "", f"{signal.description} Unit: {signal.unit}.", "", *text, ""]
 
 
-def _cause_lines(rule: Rule, rules: RuleSet) -> Iterator[str]:
+def _cause_lines(rule: Rule) -> Iterator[str]:
     yield f"## {rule.id}"
     yield ""
     yield f"**{rule.title}.** Severity {rule.severity}. {_SEVERITY[rule.severity]}"
@@ -112,11 +112,12 @@ def _cause_lines(rule: Rule, rules: RuleSet) -> Iterator[str]:
     yield from (f"- `{_flat(clause.text)}`" for clause in rule.when)
     yield from (f"- not `{_flat(clause.text)}`" for clause in rule.unless)
     yield ""
+    yield from _section("Where", (f"`{name}` is `{_flat(part.text)}`" for name, part in rule.where.items()))
     yield from _parameters(rule)
     yield from _section("What to do", map(_remedy, rule.remedies), numbered=True)
     yield from _section("What will not help", rule.unhelpful)
     yield from _section("What it is not", rule.false_positives)
-    yield from _relations(rule, rules)
+    yield from _relations(rule)
     yield from _section("How we know", rule.references)
 
 
@@ -148,13 +149,12 @@ def _condition(remedy: RemedyRule) -> str:
     return f" ({both})" if both else ""
 
 
-def _relations(rule: Rule, rules: RuleSet) -> Iterator[str]:
-    explained = sorted(other.id for other in rules.rules if rule.id in other.explains)
+def _relations(rule: Rule) -> Iterator[str]:
     if rule.explains:
         yield "*Explains:* " + ", ".join(f"[{other}](#{other})" for other in rule.explains) + "."
         yield ""
-    if explained:
-        yield "*Explained by:* " + ", ".join(f"[{other}](#{other})" for other in explained) + "."
+    if rule.explained_by:
+        yield "*Explained by:* " + ", ".join(f"[{other}](#{other})" for other in rule.explained_by) + "."
         yield ""
 
 

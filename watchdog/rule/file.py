@@ -1,10 +1,9 @@
 """The shape of a rule file: every key with what it may hold and what it is for."""
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from math import isfinite
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -21,46 +20,32 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from watchdog import schema
 from watchdog.errors import ExpressionError
 from watchdog.history.number import AtLeast, AtMost, Bound
-from watchdog.language.expression import NO_PARAMETERS, Expression, parse
-from watchdog.language.grammar import RESERVED
-from watchdog.language.template import TEXTS, VALUE, Template, value_format
+from watchdog.language.expression import Expression
+from watchdog.language.template import Template, value_format
 from watchdog.model import SEVERITY_RANK, Limit, Scope, Severity
+from watchdog.rule.clause import (
+    NUMBER,
+    in_grammar,
+    names_of,
+    own_name,
+    read_clause,
+    read_number,
+    read_parts,
+    refused,
+    text_of,
+)
 from watchdog.rule.rule import Direction, Expectation
 from watchdog.schema import Duration
 from watchdog.strict_yaml import Kind, Word, YamlFile
 
 KIND = Kind("a rule file", "it starts with `id:`", max_bytes=256 * 1024, max_nesting=12, max_entries=200)
 ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]*")
 FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][-+]?[0-9]{1,3})?")
 BOUNDS: Mapping[str, type[Bound]] = {">= ": AtLeast, "<= ": AtMost}
 SUGGEST_FORMAT = "{value:.0f}"
-REFUSED = "refused"
-"""The kind of a fault whose message is ready to be shown; its context may hold hint, offset and known names."""
-
-
-@dataclass(slots=True)
-class Names:
-    """What a file may speak of while it is read, and what it did speak of.
-
-    `overrides` are values that settings give to parameters; `parameters` are those of the file with their values.
-    """
-
-    file_name: str
-    signals: Collection[str]
-    overrides: Mapping[str, float]
-    parameters: Mapping[str, float] = field(default_factory=lambda: NO_PARAMETERS)
-    used: set[str] = field(default_factory=set)
-    tests: set[str] = field(default_factory=set)
-    suggests: bool = False
-    """Whether the remedy that is being read computes its value."""
-    has_value: bool = False
-    """Whether that remedy has a value at all."""
 
 
 def rule_file(path: str, content: bytes) -> YamlFile:
@@ -68,72 +53,27 @@ def rule_file(path: str, content: bytes) -> YamlFile:
     return YamlFile(path, content, KIND)
 
 
-def _names(info: ValidationInfo) -> Names:
-    return cast("Names", info.context)
-
-
-def _refused(message: str, hint: str = "", **context: Any) -> PydanticCustomError:
-    return PydanticCustomError(REFUSED, "{message}", {"message": message, "hint": hint, **context})
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _refused("a text is expected here", "put it in quotes")
-    if not value.strip():
-        raise _refused("empty")
-    found: str = schema.text(value)
-    return found
-
-
-def _in_grammar(error: ExpressionError) -> PydanticCustomError:
-    return _refused(error.message, error.hint, offset=error.column)
-
-
-def _expression(text: str, names: Names) -> Expression:
-    try:
-        found = parse(text, names.signals, names.parameters)
-    except ExpressionError as error:
-        raise _in_grammar(error) from None
-    names.used.update(found.parameters)
-    return found
-
-
-def _clause(value: Any, info: ValidationInfo) -> Expression:
-    found = _expression(_text(value), _names(info))
-    if not found.is_clause:
-        raise _refused("a clause compares", "such as x > 0")
-    return found
-
-
-def _number(value: Any, info: ValidationInfo) -> Expression:
-    is_number = isinstance(value, Word) and NUMBER.fullmatch(value)
-    found = _expression(str(value) if is_number else _text(value), _names(info))
-    if found.is_clause:
-        raise _refused("a number is expected here, this is a yes or no")
-    return found
-
-
 def _template(value: Any, info: ValidationInfo, has_value: bool = False) -> Template:
-    names = _names(info)
+    names = names_of(info)
     try:
-        found = Template.read(_text(value), names.signals, names.parameters, has_value)
+        found = Template.read(text_of(value), names.signals, names.parameters, has_value)
     except ExpressionError as error:
-        raise _in_grammar(error) from None
+        raise in_grammar(error) from None
     names.used.update(found.parameters)
     return found
 
 
 def _remedy_template(value: Any, info: ValidationInfo) -> Template:
-    return _template(value, info, _names(info).has_value)
+    return _template(value, info, names_of(info).has_value)
 
 
 def _format(value: Any, info: ValidationInfo) -> str:
-    if not _names(info).suggests:
-        raise _refused("`suggest_format` without `suggest`")
+    if not names_of(info).suggests:
+        raise refused("`suggest_format` without `suggest`")
     try:
-        return value_format(_text(value))
+        return value_format(text_of(value))
     except ExpressionError as error:
-        raise _in_grammar(error) from None
+        raise in_grammar(error) from None
 
 
 def _decimal(value: Any) -> float:
@@ -149,7 +89,7 @@ def _number_or_bound(value: Any) -> float:
 
 def _written(value: Any) -> str:
     if not isinstance(value, str):
-        raise _refused("a text is expected here", "put it in quotes")
+        raise refused("a text is expected here", "put it in quotes")
     return str(value)
 
 
@@ -161,51 +101,48 @@ def _not_empty(value: Any) -> Any:
 
 def _matching(pattern: re.Pattern[str], wanted: str) -> BeforeValidator:
     def check(value: Any) -> str:
-        text = _text(value)
+        text = text_of(value)
         if not pattern.fullmatch(text):
-            raise _refused(f"`{text}` is not {wanted}")
+            raise refused(f"`{text}` is not {wanted}")
         return text
 
     return BeforeValidator(check)
 
 
 def _parameter_name(name: str, info: ValidationInfo) -> str:
-    if not PARAMETER_NAME.fullmatch(name) or name in {*RESERVED, *TEXTS, VALUE}:
-        raise _refused(f"`{name}` cannot name a parameter", "a-z, 0-9 and _")
-    if name in _names(info).signals:
-        raise _refused(f"the parameter `{name}` has the name of a signal")
-    return name
+    return own_name(name, "parameter", names_of(info))
 
 
 def _signal_name(name: str, info: ValidationInfo) -> str:
-    if name not in _names(info).signals:
-        raise _refused(f"no signal is named `{name}`", known="signals", name=name)
+    if name not in names_of(info).signals:
+        raise refused(f"no signal is named `{name}`", known="signals", name=name)
     return name
 
 
 def _remembered_name(name: str, info: ValidationInfo) -> str:
-    if f"{name}_baseline" not in _names(info).signals:
-        raise _refused(f"`{name}` is not remembered, so no two stretches can be alike in it")
+    if f"{name}_baseline" not in names_of(info).signals:
+        raise refused(f"`{name}` is not remembered, so no two stretches can be alike in it")
     return name
 
 
 def _factor(value: Any) -> float:
     factor = _decimal(value)
     if factor <= 1:
-        raise _refused("a likeness is a factor above 1")
+        raise refused("a likeness is a factor above 1")
     return factor
 
 
 _STRING, _DECIMAL = WithJsonSchema({"type": "string"}), WithJsonSchema({"type": "number"})
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, BeforeValidator(text_of)]
 Title = Annotated[Text, AfterValidator(lambda text: " ".join(text.split()))]
 Written = Annotated[str, PlainValidator(_written), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Decimal = Annotated[float, PlainValidator(_decimal), _DECIMAL]
 NumberOrBound = Annotated[
     float, PlainValidator(_number_or_bound), WithJsonSchema({"type": ["number", "string"]})
 ]
-Clause = Annotated[Expression, PlainValidator(_clause), _STRING]
-Number = Annotated[Expression, PlainValidator(_number), WithJsonSchema({"type": ["string", "number"]})]
+Clause = Annotated[Expression, PlainValidator(read_clause), _STRING]
+Parts = Annotated[dict[str, Expression], PlainValidator(read_parts), WithJsonSchema({"type": "object"})]
+Number = Annotated[Expression, PlainValidator(read_number), WithJsonSchema({"type": ["string", "number"]})]
 Told = Annotated[Template, PlainValidator(_template), _STRING]
 RemedyTold = Annotated[Template, PlainValidator(_remedy_template), _STRING]
 ValueFormat = Annotated[str, PlainValidator(_format), _STRING]
@@ -259,15 +196,15 @@ class RemedyPart(_Part):
     def _begin(cls, values: Any, info: ValidationInfo) -> Any:
         """Notes what the texts of this remedy may speak of, before they are read."""
         given = values if isinstance(values, dict) else {}
-        _names(info).suggests = "suggest" in given
-        _names(info).has_value = "suggest" in given or "value" in given
+        names_of(info).suggests = "suggest" in given
+        names_of(info).has_value = "suggest" in given or "value" in given
         return values
 
     @field_validator("value")
     @classmethod
     def _one_value(cls, value: Template | None, info: ValidationInfo) -> Template | None:
-        if _names(info).suggests:
-            raise _refused("a remedy has `suggest` or `value`, not both")
+        if names_of(info).suggests:
+            raise refused("a remedy has `suggest` or `value`, not both")
         return value
 
 
@@ -287,9 +224,9 @@ class OwnTestPart(_Part):
     @field_validator("name")
     @classmethod
     def _once(cls, name: str, info: ValidationInfo) -> str:
-        if name in _names(info).tests:
-            raise _refused(f"two tests have the name `{name}`")
-        _names(info).tests.add(name)
+        if name in names_of(info).tests:
+            raise refused(f"two tests have the name `{name}`")
+        names_of(info).tests.add(name)
         return name
 
 
@@ -314,12 +251,16 @@ class RulePart(_Part):
     )
     # Before all that may speak of them.
     parameters: dict[ParameterName, ParameterPart] = Field({}, description="Named thresholds.")
+    where: Parts = Field({}, description="Named parts of clauses, which those below may use.")
     raise_to: RaisePart | None = Field(None, description="A worse severity and when it holds.")
     when: Annotated[tuple[Clause, ...], BeforeValidator(_not_empty)] = Field(
         description="Clauses that must all hold."
     )
     unless: tuple[Clause, ...] = Field((), description="Clauses of which none may hold.")
     explains: tuple[Text, ...] = Field((), description="Ids of rules that are its symptoms while it fires.")
+    explained_by: tuple[Text, ...] = Field(
+        (), description="Ids of rules of which it is a symptom while they fire."
+    )
     cause: Told = Field(description="The cause in a sentence, with values: {waiting_last:.0f} requests wait.")
     remedies: tuple[RemedyPart, ...] = Field((), description="What to do, the best first.")
     unhelpful: tuple[Text, ...] = Field((), description="What will not help.")
@@ -332,8 +273,8 @@ class RulePart(_Part):
     @field_validator("id")
     @classmethod
     def _is_named_as_its_file(cls, identity: str, info: ValidationInfo) -> str:
-        if _names(info).file_name != f"{identity}.yaml":
-            raise _refused(f"the file of the rule `{identity}` is named {identity}.yaml")
+        if names_of(info).file_name != f"{identity}.yaml":
+            raise refused(f"the file of the rule `{identity}` is named {identity}.yaml")
         return identity
 
     @field_validator("raise_to")
@@ -341,7 +282,7 @@ class RulePart(_Part):
     def _is_worse(cls, raised: RaisePart | None, info: ValidationInfo) -> RaisePart | None:
         severity = info.data.get("severity")
         if raised and severity and SEVERITY_RANK[raised.severity] >= SEVERITY_RANK[severity]:
-            raise _refused(f"{raised.severity} is not worse than {severity}")
+            raise refused(f"{raised.severity} is not worse than {severity}")
         return raised
 
     @field_validator("parameters", mode="wrap")
@@ -350,7 +291,7 @@ class RulePart(_Part):
         cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> dict[str, ParameterPart]:
         """Tells the clauses below which parameters there are: one with a fault is known all the same."""
-        names = _names(info)
+        names = names_of(info)
         names.parameters = dict.fromkeys(value, 0.0) if isinstance(value, dict) else {}
         found: dict[str, ParameterPart] = read(value)
         names.parameters = {name: names.overrides.get(name, each.value) for name, each in found.items()}

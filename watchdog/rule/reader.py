@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from watchdog import schema
-from watchdog.rule.file import REFUSED, Names, RulePart
+from watchdog.rule.clause import REFUSED, Names
+from watchdog.rule.file import RulePart
 from watchdog.rule.rule import Parameter, RemedyRule, Rule, RuleTest
 from watchdog.schema import Problem
 from watchdog.strict_yaml import KEY, MAX_FAULTS, YamlFile
@@ -23,21 +24,30 @@ class Read:
 
 
 def read_rule(
-    file: YamlFile, path: Path, signals: Collection[str], values: Mapping[str, float]
+    file: YamlFile,
+    path: Path,
+    signals: Collection[str],
+    values: Mapping[str, float],
+    strict: bool = False,
 ) -> Read | None:
-    """The rule of a file, its parameters set to `values` where given; None where `file` has faults."""
+    """The rule of a file, its parameters set to `values` where given; None where `file` has faults.
+
+    `strict` refuses what works but should be written otherwise.
+    """
     content = file.read()
     if content is None:
         return None
-    names = Names(path.name, signals, values)
+    names = Names(path.name, signals, values, strict=strict)
     try:
         part = RulePart.model_validate(content, context=names)
     except ValidationError as error:
         _note(file, error, names)
         return None
-    unused = [name for name in part.parameters if name not in names.used]
-    for name in unused:
-        file.fault(("parameters", name, KEY), f"no clause and no text uses the parameter `{name}`")
+    unused = [("parameters", name) for name in part.parameters if name not in names.used]
+    unused += [("where", name) for name in part.where if name not in names.used]
+    for key, name in unused:
+        text = "and no text uses the parameter" if key == "parameters" else "uses the part"
+        file.fault((key, name, KEY), f"no clause {text} `{name}`")
     file.forget()
     return None if unused else Read(_rule(part, path, names.parameters), file)
 

@@ -89,7 +89,8 @@ class Rule:
 
     `like` is what makes a stretch of the past comparable: the factor within which each signal must have been.
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
-    its symptoms while it fires. `limit` is what bounds throughput where the rule holds, None where it says
+    its symptoms while it fires, those that name it in their `explained_by` among them once the set is read.
+    `where` are named parts of the clauses. `limit` is what bounds throughput where the rule holds, None where it says
     nothing of that.
     """
 
@@ -113,6 +114,8 @@ class Rule:
     path: Path
     like: Likeness = field(default_factory=dict)
     limit: Limit | None = None
+    explained_by: tuple[str, ...] = ()
+    where: Mapping[str, Expression] = field(default_factory=dict)
 
 
 class Judgement(NamedTuple):

@@ -17,6 +17,7 @@ from watchdog.rule.file import KIND, rule_file
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
 from watchdog.rule.rule import Expectation, Rule
+from watchdog.strict_yaml import Path as Place
 from watchdog.text import nearest
 
 MAX_FILES = 500
@@ -69,11 +70,13 @@ def load(
     known_signals: Collection[str],
     overrides: Mapping[str, RuleOverride] = NO_OVERRIDES,
     allow_untested: bool = False,
+    strict: bool = False,
 ) -> RuleSet:
     """Reads and checks all rule files of the directories (`*.yaml`, not in folders below).
 
     Unless `allow_untested`, each rule must carry a test that fires, one that is silent and one that is
-    unknown, and pass all of its tests with the parameters of its file.
+    unknown, and pass all of its tests with the parameters of its file. `strict` refuses what works but should be
+    written otherwise, such as a clause that is hard to read.
 
     Raises:
         RuleError: with every fault of every file, of the directories and of the overrides.
@@ -83,7 +86,7 @@ def load(
     sources = _sources(directories, faults)
     signals = frozenset(known_signals)
     files = [(rule_file(str(path), content), path) for path, content in sources]
-    read = [found for file, path in files if (found := read_rule(file, path, signals, {}))]
+    read = [found for file, path in files if (found := read_rule(file, path, signals, {}, strict))]
     _check_identities(read)
     _check_explained(read, whole=len(read) == len(files))
     if not allow_untested:
@@ -93,9 +96,13 @@ def load(
     faults += _override_faults({each.rule.id: each.rule for each in read}, overrides, len(read) == len(files))
     if faults:
         raise RuleError(faults)
-    rules = [_overridden(each, signals, overrides.get(each.rule.id, RuleOverride())) for each in read]
     disabled = {identity for identity, override in overrides.items() if not override.enabled}
-    return RuleSet([_without(rule, disabled) for rule in rules if rule.id not in disabled], _digest(sources))
+    rules = [
+        _overridden(each, signals, overrides.get(each.rule.id, RuleOverride()))
+        for each in read
+        if each.rule.id not in disabled
+    ]
+    return RuleSet(_related(rules), _digest(sources))
 
 
 def _read_tables() -> None:
@@ -181,17 +188,38 @@ def _check_identities(read: Sequence[Read]) -> None:
 def _check_explained(read: Sequence[Read], whole: bool) -> None:
     known = {each.rule.id: each for each in read}
     for each in read:
-        for index, identity in enumerate(each.rule.explains):
-            # Where some file could not be read, its id may be the one that is missing here.
-            if identity not in known and whole:
-                text = f"`explains` names the rule `{identity}`, which does not exist"
-                each.file.fault(("explains", index), text, each.file.hint(identity, known))
-    for cycle in _cycles({identity: each.rule.explains for identity, each in known.items()}):
+        for key, identities in (("explains", each.rule.explains), ("explained_by", each.rule.explained_by)):
+            for index, identity in enumerate(identities):
+                # Where some file could not be read, its id may be the one that is missing here.
+                if identity not in known and whole:
+                    text = f"`{key}` names the rule `{identity}`, which does not exist"
+                    each.file.fault((key, index), text, each.file.hint(identity, known))
+    for cycle in _cycles(_explained([each.rule for each in read])):
         first = known[cycle[0]]
         files = ", ".join(known[identity].file.path for identity in cycle[1:-1])
         text = f"`explains` goes in a circle: {' -> '.join(cycle)}"
-        place = ("explains", first.rule.explains.index(cycle[1]))
-        first.file.fault(place, text, f"the others are {files}" if files else "")
+        first.file.fault(_place_of(first.rule, cycle), text, f"the others are {files}" if files else "")
+
+
+def _place_of(rule: Rule, cycle: Sequence[str]) -> Place:
+    """Where a rule names the next or the one before it in a circle; its id where both are named by others."""
+    for key, names, other in (
+        ("explains", rule.explains, cycle[1]),
+        ("explained_by", rule.explained_by, cycle[-2]),
+    ):
+        if other in names:
+            return (key, names.index(other))
+    return ("id",)
+
+
+def _explained(rules: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
+    """What each rule explains: what it names itself, then those that name it."""
+    found = {rule.id: dict.fromkeys(rule.explains) for rule in rules}
+    for rule in rules:
+        for cause in rule.explained_by:
+            if cause in found:
+                found[cause].setdefault(rule.id)
+    return {identity: tuple(names) for identity, names in found.items()}
 
 
 def _cycles(explains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -270,7 +298,20 @@ def _overridden(read: Read, signals: Collection[str], override: RuleOverride) ->
     return rule
 
 
-def _without(rule: Rule, disabled: Collection[str]) -> Rule:
-    if not disabled:
-        return rule
-    return replace(rule, explains=tuple(each for each in rule.explains if each not in disabled))
+def _related(rules: Sequence[Rule]) -> list[Rule]:
+    """The rules with both sides of what explains what, as far as it is among them."""
+    known = {rule.id for rule in rules}
+    explains = _explained(rules)
+    causes: dict[str, list[str]] = {identity: [] for identity in known}
+    for cause in sorted(known):
+        for effect in explains[cause]:
+            if effect in known:
+                causes[effect].append(cause)
+    return [
+        replace(
+            rule,
+            explains=tuple(each for each in explains[rule.id] if each in known),
+            explained_by=tuple(causes[rule.id]),
+        )
+        for rule in rules
+    ]
