@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 
 from tests.commands import RECORDING, write_rule
 from tests.pagers import Pager
-from tests.servers import Server, answer, hang, request, serving
+from tests.servers import Server, answer, closed_port, hang, request, serving
 from tests.waiting import until
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import RuleError
-from watchdog.model import State, Transition, Verdict
+from watchdog.model import Snapshot, State, Transition, Verdict
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.rule.in_force import RuleFiles
 from watchdog.scrape.recording import read
@@ -271,6 +272,47 @@ def test_an_incident_keeps_its_identity_through_a_reload(rules: Path, sick_serve
             before.pending_since,
             before.firing_since,
         )
+
+
+def test_what_was_seen_of_a_server_outlives_a_reload_that_changes_how_it_is_watched(rules: Path) -> None:
+    quick = {"target-down": {"parameters": {"least_seconds": 0.3}}}
+    with closed_port() as port:
+        down = {"name": "down", "url": f"http://127.0.0.1:{port}/metrics"}
+        configured = Configured(rules, down, **{"rules.overrides": quick})
+        configured.values |= {"rules.shipped": True, "rules.directories": []}
+        with running(configured) as service:
+            until(lambda: service.snapshots()["down"].firing)
+            for change in (
+                {"scrape.max_series": 1000},
+                {"targets": [{**down, "slo": {"ttft_p95_seconds": 1}}]},
+            ):
+                before, watch = service.snapshots()["down"], service._watches["down"]
+                configured.values |= change
+                assert service.reload() == ()
+                assert service._watches["down"] is not watch
+                began = service.snapshots()["down"]
+                until(partial(_has_scraped_since, service, began))
+                after = service.snapshots()["down"]
+                assert after.transitions == ()
+                assert after.firing[0].firing_since == before.firing[0].firing_since
+                failures = after.firing[0].evidence[0].values["failed_scrapes"]
+                assert failures is not None
+                assert failures > 3
+            assert after.target.expectations.objectives.ttft_p95_seconds == 1
+
+
+def _has_scraped_since(service: Service, before: Snapshot) -> bool:
+    return service.snapshots()[before.target.name].scrapes > before.scrapes + 3
+
+
+def test_another_server_under_the_same_name_is_watched_afresh(rules: Path, page: bytes) -> None:
+    with Server(serving(answer(page))) as one, Server(serving(answer(page))) as two:
+        configured = Configured(rules, {"name": "gpu", "url": one.url})
+        with running(configured) as service:
+            until(lambda: service.snapshots()["gpu"].scrapes > 5)
+            configured.values["targets"] = [{"name": "gpu", "url": two.url}]
+            assert service.reload() == ()
+            until(lambda: service.snapshots()["gpu"].scrapes < 3)
 
 
 def test_a_rule_that_is_gone_ends_its_incident(rules: Path, sick_server: ReplayServer) -> None:

@@ -1,11 +1,11 @@
 """From signals to findings: each rule asked of each subject of its scope."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from watchdog.facts.launch import ServerContext
 from watchdog.language.template import render_text
-from watchdog.model import BlindRule, Finding, Scope, Subject, Truth
+from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
 from watchdog.rule.rule import Rule, evaluate
 from watchdog.rule.rule_set import RuleSet
@@ -14,12 +14,29 @@ from watchdog.signals.catalogue import Signals, metrics_of
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A subject to judge: its signals, what is known of its server, and texts that causes may quote."""
+    """A subject to judge: its signals, what is known of its server, and texts that causes may quote.
+
+    `compared` is what incidents of an earlier life were compared with, by rule id; it stands in where this life has no
+    past of its own.
+    """
 
     subject: Subject
     signals: Signals
     context: ServerContext
     texts: dict[str, str]
+    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def lookup(self, rule: Rule) -> Lookup:
+        """The signals as a rule sees them."""
+        own, earlier = self.signals.under(rule.like), self.compared.get(rule.id)
+        if earlier is None:
+            return own
+
+        def known(name: str) -> float | None:
+            value = own(name)
+            return earlier.get(name) if value is None else value
+
+        return known
 
 
 class Judge:
@@ -55,7 +72,7 @@ def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
 
 
 def _ask(rule: Rule, case: Case) -> Finding:
-    lookup = case.signals.under(rule.like)
+    lookup = case.lookup(rule)
     judgement = evaluate(rule, lookup)
     if judgement.truth is not Truth.YES:
         return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)

@@ -30,8 +30,12 @@ class PageReader:
         self.scrapes = 0
         self.failures: dict[Reason, int] = {}
         self.last_success_wall: float | None = None
-        self._cache = SeriesCache(wanted, max_series=max_series, max_line_bytes=max_line_bytes)
         self._failing = False
+        self.limit(max_series, max_line_bytes)
+
+    def limit(self, max_series: int, max_line_bytes: int) -> None:
+        """Reads pages up to other limits from now on."""
+        self._cache = SeriesCache(wanted, max_series=max_series, max_line_bytes=max_line_bytes)
 
     def read(self, scrape: Scrape) -> PageOrFailure:
         """The page of a scrape, or why there is none."""

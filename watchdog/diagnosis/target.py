@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from watchdog.diagnosis.engines import Engines
 from watchdog.diagnosis.incidents import IncidentBook
+from watchdog.diagnosis.inherited import Inherited
 from watchdog.diagnosis.judge import Case, Judge, blind_rules
 from watchdog.diagnosis.limits import Limits
 from watchdog.diagnosis.moments import moment
@@ -87,18 +88,33 @@ class TargetDiagnosis:
         self._hints = missing_expectations(target.expectations)
         self._judge = Judge(rules)
         self._limits = Limits(rules)
+        self._rules = rules
         self._book = IncidentBook(rules)
+        self._inherited = Inherited()
         self._standing = Standing()
 
     def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
         """Goes over to another rule set with the next scrape; incidents keep their identity by rule id."""
+        self._rules = rules
         self._judge.replace_rules(rules)
         self._limits = Limits(rules)
         self._book.replace_rules(rules, wall)
 
+    def reconfigure(self, target: Target, max_series: int, max_line_bytes: int) -> None:
+        """Goes on watching the same server under other settings; all that was seen of it stays."""
+        self.target = target
+        self._reader.limit(max_series, max_line_bytes)
+        self._server.expect(target.expectations)
+        self._hints = missing_expectations(target.expectations)
+
     def restore(self, stored: Iterable[Incident], at: float) -> None:
-        """Takes up the incidents that a process before this one left."""
-        self._book.restore(stored, at)
+        """Takes up the incidents that a process before this one left, and what they show of the time before."""
+        earlier = tuple(stored)
+        self._book.restore(earlier, at)
+        self._inherited.take_up(earlier)
+        self._reachability.recall(earlier)
+        self._watching.recall(earlier)
+        self._gauge_ranges.recall(earlier)
 
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""
@@ -182,20 +198,21 @@ class TargetDiagnosis:
         self, scope: Scope, subject: Subject, signals: Signals, texts: dict[str, str], found: _Found
     ) -> None:
         context = self._server.context(subject.model_name, subject.engine)
-        case = Case(subject, signals, context, texts)
-        findings = self._judge.findings(scope, case)
+        case = Case(subject, signals, context, texts, self._inherited.compared(subject))
+        judged = self._judge.findings(scope, case)
         if self._listener is not None:
             self._listener(scope, case, self._is_on_page)
+        findings = self._inherited.settled(judged, self._rules, self._seen_seconds(subject))
         found.findings.extend(findings)
         found.blind.extend(blind_rules(findings, self._is_on_page))
 
     def _engine_facts(self, subject: Subject, at: float) -> Iterator[Known]:
         yield from self._pools.engine_facts(subject)
         yield from self._server.facts(subject.model_name, subject.engine)
-        yield from self._restarts.engine_facts((subject.model_name, subject.engine), at)
         yield from self._host_memory.facts(at, is_current=True)
         yield from self._gauge_ranges.engine_facts(self._layout(), subject.model_name, subject.engine)
         since = self._history.epoch(subject.model_name, subject.engine)
+        yield from self._restarts.engine_facts((subject.model_name, subject.engine), at, since)
         yield from self._watching.engine_facts(subject, since, at)
         yield from self._in_flight.facts()
 
@@ -249,6 +266,11 @@ class TargetDiagnosis:
 
     def _subject(self, model_name: str = "", engine: str = "") -> Subject:
         return Subject(self.target.name, model_name, engine)
+
+    def _seen_seconds(self, subject: Subject) -> float | None:
+        """For how long its present life was seen on pages; None for one that is on none."""
+        since = self._history.epoch(subject.model_name, subject.engine)
+        return None if since is None else self._history.times[-1] - since
 
     def _layout(self) -> Layout:
         """The layout of the last page."""

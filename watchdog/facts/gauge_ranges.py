@@ -1,6 +1,6 @@
 """Gauges that show what cannot be: from then on they are unknown, and the metric is named as the one at fault."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, nan
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from watchdog.facts.fact import Fact, Known
 from watchdog.history.layout import Layout, Selector, SeriesKey
 from watchdog.history.names import spellings
-from watchdog.model import Page, Series
+from watchdog.model import Incident, Page, Series
 
 # fmt: off
 KV_USAGE_OUT_OF_RANGE = Fact(
@@ -37,10 +37,12 @@ _USAGE = Selector(KV_USAGE)
 class GaugeRanges:
     """Looks at each page of one target before it is remembered.
 
-    `impossible` are the series that were out of range since the last restart, with the last such value.
+    `impossible` are the series that were out of range since the last restart, with the last such value; `recalled`
+    are engines (model and engine) of which an incident of an earlier life tells so.
     """
 
     impossible: dict[SeriesKey, float] = field(default_factory=dict)
+    recalled: dict[tuple[str, str], float] = field(default_factory=dict)
     _series: tuple[Series, ...] = ()
     _places: tuple[tuple[int, SeriesKey, tuple[float, float]], ...] = ()
 
@@ -62,6 +64,15 @@ class GaugeRanges:
     def begin_again(self) -> None:
         """The server began anew: its gauges may be right now."""
         self.impossible.clear()
+        self.recalled.clear()
+
+    def recall(self, incidents: Iterable[Incident]) -> None:
+        """Takes from the incidents of an earlier life which gauges were at fault."""
+        for incident in incidents:
+            for evidence in incident.evidence:
+                if evidence.values.get(KV_USAGE_OUT_OF_RANGE.name):
+                    shown = evidence.values.get(KV_USAGE_IMPOSSIBLE.name)
+                    self.recalled[incident.key[2:]] = nan if shown is None else shown
 
     def _checked(self, key: SeriesKey, value: float, limits: tuple[float, float]) -> float:
         low, high = limits
@@ -77,6 +88,8 @@ class GaugeRanges:
         if not columns:
             return
         shown = [found for one in columns if (found := self.impossible.get(layout.keys[one])) is not None]
+        if not shown and (model_name, engine) in self.recalled:
+            shown = [self.recalled[model_name, engine]]
         yield KV_USAGE_OUT_OF_RANGE, float(bool(shown))
         if shown:
             yield KV_USAGE_IMPOSSIBLE, shown[0]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from watchdog.facts.fact import Fact, Known
+from watchdog.history.number import AtLeast
 
 # fmt: off
 HOST_MEMORY_LAST = Fact(
@@ -32,13 +33,15 @@ class HostMemory:
     """Follows the process of one target; times are monotonic seconds, sizes are bytes.
 
     `rising_from` is where the present rise began, `samples` are the last few after that, a minute apart, the oldest
-    first. Both are empty (None) before the first page that shows the size.
+    first. Both are empty (None) before the first page that shows the size. `began_unseen` while the rise is that of the
+    first page: it may have begun before.
     """
 
     last: float | None = None
     before_restart: float | None = None
     rising_from: tuple[float, float] | None = None
     samples: list[tuple[float, float]] = field(default_factory=list)
+    began_unseen: bool = True
 
     def note(self, size: float, at: float) -> None:
         """Takes the size on a page."""
@@ -49,12 +52,14 @@ class HostMemory:
             self.samples = [*self.samples[-PAUSE_SAMPLES:], (at, size)]
             if self._is_level():
                 self.rising_from, self.samples = (at, size), [(at, size)]
+                self.began_unseen = False
 
     def begin_again(self) -> None:
         """The process began anew."""
         self.before_restart, self.last = self.last, None
         self.rising_from = None
         self.samples.clear()
+        self.began_unseen = False
 
     def _is_level(self) -> bool:
         """Whether it hardly rose over the last few minutes, by the pace of the whole rise."""
@@ -74,5 +79,6 @@ class HostMemory:
         yield HOST_MEMORY_LAST, self.last / GIGABYTE
         if is_current and self.rising_from is not None:
             began, first = self.rising_from
-            yield HOST_MEMORY_GROWTH, max(0.0, self.last - first) / GIGABYTE
-            yield HOST_MEMORY_GROWTH_SECONDS, at - began
+            known = AtLeast if self.began_unseen else float
+            yield HOST_MEMORY_GROWTH, known(max(0.0, self.last - first) / GIGABYTE)
+            yield HOST_MEMORY_GROWTH_SECONDS, known(at - began)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from watchdog.facts.fact import Fact, Known
+from watchdog.history.number import AtLeast
 
 # fmt: off
 IN_FLIGHT = Fact(
@@ -164,20 +165,22 @@ class InFlight:
     def facts(self) -> Iterator[Known]:
         """The facts of the signals of the server and of each of its engines."""
         now, runs, files = self._seen, self._runs, self._files
+        # What is counted since the last step began before the first page where no step was seen.
+        known = float if self._saw_step else AtLeast
         yield IN_FLIGHT_TRACKED, float(self.is_tracked)
         if now is None:
             return
         if self.is_tracked and now.load is not None:
             yield IN_FLIGHT, float(now.load)
         if runs.longest_seconds is not None:
-            yield IN_FLIGHT_SECONDS, runs.longest_seconds
+            yield IN_FLIGHT_SECONDS, known(runs.longest_seconds)
         elif (since := self._none_since()) is not None:
-            yield NONE_IN_FLIGHT_SECONDS, now.at - since
+            yield NONE_IN_FLIGHT_SECONDS, known(now.at - since)
         if files is not None and files.stuck is not None:
-            yield STUCK_OPEN_FILES, files.stuck
-            yield STUCK_OPEN_FILES_RISES, float(files.rises)
+            yield STUCK_OPEN_FILES, known(files.stuck)
+            yield STUCK_OPEN_FILES_RISES, known(files.rises)
         if now.answers is not None and self._answers is not None:
-            yield ANSWERS_WITHOUT_TOKEN, now.answers - self._answers
+            yield ANSWERS_WITHOUT_TOKEN, known(now.answers - self._answers)
 
     def idleness(self) -> Idleness:
         """Whether a server on which nothing moves is proven to be idle, by the first witness there is."""

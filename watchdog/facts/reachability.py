@@ -1,11 +1,16 @@
-"""What the scrapes themselves say of a target: whether it answers, with what, and since when not."""
+"""What the scrapes themselves say of a target: whether it answers, with what, and since when not.
 
-from collections.abc import Iterator, Mapping
+Of a server that an earlier life watched, what lasts since the first scrape may have begun before it: such counts and
+times are lower bounds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from watchdog.facts.fact import Fact, Known
 from watchdog.facts.programs import is_known_program, is_python_alone
-from watchdog.model import Failure, Page, Reason, Scrape, Series
+from watchdog.history.number import AtLeast
+from watchdog.model import Failure, Incident, Page, Reason, Scrape, Series
 
 # fmt: off
 FAILED_SCRAPES = Fact("failed_scrapes", "scrapes", "Scrapes that failed in a row.")
@@ -42,8 +47,15 @@ _ANSWERED = _INVALID | {Reason.EMPTY}
 
 @dataclass(slots=True)
 class Reachability:
-    """Failures in a row and the kind of page that came; times are monotonic seconds."""
+    """Failures in a row and the kind of page that came; times are monotonic seconds.
 
+    `from_start` is whether what lasts now (failures, or pages without vLLM) was so at the first scrape already, of a
+    server that was `watched_before`. `vllm_seen` is None where an earlier life may have seen it.
+    """
+
+    watched_before: bool = False
+    scraped: bool = False
+    from_start: bool = False
     failed_scrapes: int = 0
     first_failure_at: float = 0.0
     last_failure_at: float = 0.0
@@ -52,7 +64,7 @@ class Reachability:
     series: tuple[Series, ...] = ()
     page_vllm_series: int = 0
     strangers: Mapping[str, int] = field(default_factory=dict)
-    vllm_seen: bool = False
+    vllm_seen: bool | None = False
     without_vllm_since: float | None = None
 
     def failed(self, failure: Failure, scrape: Scrape) -> None:
@@ -68,6 +80,7 @@ class Reachability:
         self.last_failure_at = scrape.at
         if self.failed_scrapes == 1:
             self.first_failure_at = scrape.at
+            self._begin()
 
     def answered(self, page: Page, at: float) -> None:
         """Notes a page."""
@@ -78,14 +91,23 @@ class Reachability:
         self.strangers = page.strangers
         if self.page_vllm_series:
             self.vllm_seen, self.without_vllm_since = True, None
+            self._begin()
         else:
             self._without_vllm(at)
+
+    def recall(self, incidents: Iterable[Incident]) -> None:
+        """Takes from the incidents of an earlier life what they saw of this address."""
+        for incident in incidents:
+            self.watched_before = True
+            seen = incident.key.engine or any(each.values.get(VLLM_SEEN.name) for each in incident.evidence)
+            self.vllm_seen = True if seen or self.vllm_seen else None
 
     def facts(self, at: float) -> Iterator[Known]:
         """The facts of the target's signals, as numbers."""
         failing = self.failed_scrapes > 0
-        yield FAILED_SCRAPES, float(self.failed_scrapes)
-        yield FAILING_SECONDS, self.last_failure_at - self.first_failure_at if failing else 0.0
+        yield FAILED_SCRAPES, self._lasting(float(self.failed_scrapes)) if failing else 0.0
+        failing_seconds = self.last_failure_at - self.first_failure_at
+        yield FAILING_SECONDS, self._lasting(failing_seconds) if failing else 0.0
         reason = self.failure.reason if self.failure else None
         yield FAILURE_REFUSED, float(reason is Reason.REFUSED)
         yield FAILURE_TIMEOUT, float(reason is Reason.TIMEOUT)
@@ -100,8 +122,9 @@ class Reachability:
             yield PAGE_SERIES, float(series if self.failure is None else 0)
             yield PAGE_VLLM_SERIES, float(self.page_vllm_series if self.failure is None else 0)
             since = self.without_vllm_since
-            yield SECONDS_WITHOUT_VLLM, 0.0 if since is None else at - since
-        yield VLLM_SEEN, float(self.vllm_seen)
+            yield SECONDS_WITHOUT_VLLM, 0.0 if since is None else self._lasting(at - since)
+        if self.vllm_seen is not None:
+            yield VLLM_SEEN, float(self.vllm_seen)
         yield WITHOUT_VLLM_HAS_HTTP, float("http" in self.strangers)
         yield OF_OTHER_PROGRAM, float(is_known_program(self.strangers))
         yield PYTHON_ALONE, float(is_python_alone(self.strangers))
@@ -109,3 +132,11 @@ class Reachability:
     def _without_vllm(self, at: float) -> None:
         if self.without_vllm_since is None:
             self.without_vllm_since = at
+            self._begin()
+
+    def _begin(self) -> None:
+        self.from_start = self.watched_before and not self.scraped
+        self.scraped = True
+
+    def _lasting(self, value: float) -> float:
+        return AtLeast(value) if self.from_start else value

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from watchdog.facts.fact import Fact, Known
 from watchdog.history.history import Reset
+from watchdog.history.number import AtLeast
 
 # fmt: off
 RESTARTS = Fact("restarts", "restarts", "Restarts in the last 30 minutes.")
@@ -26,9 +27,11 @@ class Restarts:
     """When engines began anew; times are monotonic seconds.
 
     A fall with no failed scrape since the fall before it is a jump: a process that really restarts is away for
-    longer than a scrape interval while it loads weights.
+    longer than a scrape interval while it loads weights. What came before the first page (`watched_since`, None: no
+    page yet) nobody counted.
     """
 
+    watched_since: float | None = None
     at: list[float] = field(default_factory=list)
     jumps: list[float] = field(default_factory=list)
     by_engine: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -36,6 +39,8 @@ class Restarts:
 
     def note(self, resets: Iterable[Reset], at: float, was_away: bool, last_words: str) -> None:
         """Takes the resets of one page; `was_away` is whether scrapes failed since the page before."""
+        if self.watched_since is None:
+            self.watched_since = at
         engines = {(reset.model_name, reset.engine) for reset in resets}
         if engines:
             self.at.append(at)
@@ -54,13 +59,21 @@ class Restarts:
             self.at = [one for one in self.at if one not in self.jumps]
 
     def facts(self, at: float) -> Iterator[Known]:
-        """The facts of the target's signals."""
-        yield RESTARTS, float(len(self.at))
-        yield COUNTER_JUMPS, float(len(self.jumps))
+        """The facts of the target's signals; of a time that was watched in part the counts are lower bounds."""
+        yield RESTARTS, self._counted(len(self.at), CRASH_LOOP_SECONDS, at)
+        yield COUNTER_JUMPS, self._counted(len(self.jumps), JUMP_SECONDS, at)
         if self.at:
             yield SECONDS_SINCE_RESTART, at - self.at[-1]
 
-    def engine_facts(self, engine: tuple[str, str], at: float) -> Iterator[Known]:
-        """The facts of one engine's signals."""
+    def engine_facts(
+        self, engine: tuple[str, str], at: float, first_seen_at: float | None = None
+    ) -> Iterator[Known]:
+        """The facts of one engine's signals; one that was never seen to restart runs at least since it was seen."""
         if engine in self.by_engine:
             yield SECONDS_SINCE_RESTART, at - self.by_engine[engine]
+        elif first_seen_at is not None:
+            yield SECONDS_SINCE_RESTART, AtLeast(at - first_seen_at)
+
+    def _counted(self, count: int, seconds: float, at: float) -> float:
+        whole = self.watched_since is not None and at - self.watched_since >= seconds
+        return float(count) if whole else AtLeast(count)

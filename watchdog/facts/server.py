@@ -71,6 +71,12 @@ class KnownServer:
         self._contexts: dict[str, ServerContext] = {}
         self._known_engine: Engine | None = None
 
+    def expect(self, expectations: Expectations) -> None:
+        """Goes over to other words of the owner; what pages taught stays."""
+        self._told = expectations
+        self._known.clear()
+        self._contexts.clear()
+
     def learn(self, layout: Layout, info: ServerInfo, restarted: bool) -> None:
         """Takes a page's layout and what the server's other endpoints said."""
         if restarted:

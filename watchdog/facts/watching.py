@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from watchdog.facts.fact import Fact, Known
-from watchdog.model import BlindRule, Subject
+from watchdog.model import BlindRule, Incident, Subject
 
 SECONDS_SEEN = Fact("seconds_seen", "s", "How long this engine's present life was watched.")
 OPEN_FILES_DROP_SEEN = Fact(
@@ -25,6 +25,12 @@ class Watching:
         """Takes the signal of that name; None leaves what was seen before."""
         if open_files_drop is not None:
             self.open_files_drops[subject] = open_files_drop
+
+    def recall(self, incidents: Iterable[Incident]) -> None:
+        """Takes from the incidents of an earlier life what the connections of their engines did."""
+        for incident in incidents:
+            for evidence in incident.evidence:
+                self.note(Subject(*incident.key[1:]), evidence.values.get("open_files_drop"))
 
     def forget(self, subject: Subject) -> None:
         """The engine began a new life, or is gone."""

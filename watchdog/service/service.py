@@ -217,9 +217,10 @@ class Service:
         if settings.scrape.interval_seconds != old.scrape.interval_seconds:
             self._schedule_fleet()
         for name, watch in before.items():
-            if after.get(name) is not watch:
-                watch.close()
+            if name in after and after[name] is not watch:
+                after[name].replace(watch)
             if name not in after:
+                watch.close()
                 self._schedule.remove(name)
                 self._end(watch.live())
         self._change_notifiers(old, settings)

@@ -106,9 +106,19 @@ class Watch:
             self._diagnosis.restore(self._taken_up, self._steady())
 
     def take_over(self, before: "Watch") -> None:
-        """Goes on where another watch of the same target ends: with what it said last, and its incidents."""
+        """Goes on where another watch of the same target will end: with what it said last, and its incidents."""
         self.snapshot = before.snapshot
         self.restore(before.live())
+
+    def replace(self, before: "Watch") -> None:
+        """Ends the watch that was taken over; of the same server all that it saw is kept, not only its incidents."""
+        diagnosis = before.hand_over()
+        if before.target.url != self.target.url:
+            return
+        with self._step:
+            self._diagnosis = diagnosis
+            self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
+            self._diagnosis.replace_rules(self._rules, self._wall())
 
     def live(self) -> list[Incident]:
         """The incidents that are not over, as another watch can take them up."""
@@ -116,6 +126,11 @@ class Watch:
             if self.snapshot is None:
                 return self._taken_up
             return [each for each in self.snapshot.incidents if each.state is not State.RESOLVED]
+
+    def hand_over(self) -> TargetDiagnosis:
+        """Closes it; the diagnosis, with all it remembers, is for another watch to go on with."""
+        self.close()
+        return self._diagnosis
 
     def close(self) -> None:
         """Gives the connection back; what is being published is waited for, a scrape under way never published."""

@@ -364,7 +364,7 @@ def lasting_climb(selector: Selector) -> Formula:
 def age(*counters: Selector) -> Formula:
     """Seconds since any of the counters last moved, within the engine's remembered life.
 
-    Where none moved since the first page, the time since that page: at least so long.
+    Where none moved since the first page, `AtLeast` the time since that page.
     """
 
     def value(view: View) -> float | None:
@@ -386,7 +386,10 @@ def server_age(*counters: Selector) -> Formula:
 
 def _seconds_still(span: Span | None, counters: tuple[Selector, ...]) -> float | None:
     since = None if span is None else span.still_since(counters)
-    return None if span is None or since is None else span.frames[-1].at - span.frames[since].at
+    if span is None or since is None:
+        return None
+    seconds = span.frames[-1].at - span.frames[since].at
+    return seconds if since else AtLeast(seconds)
 
 
 def released_since(

@@ -1,0 +1,278 @@
+"""What fires outlives the process that found it: killed and started again at any step, it is the same incident."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lives.test_recordings import FILES
+from tests.pages import failed, scrape
+from tests.watching import diagnosis, shipped_rules, watch
+from watchdog.diagnosis.incidents import IncidentBook
+from watchdog.diagnosis.inherited import Inherited
+from watchdog.facts import host_memory, inflight, reachability, restarts, watching
+from watchdog.facts.fact import Fact
+from watchdog.history.number import AtLeast
+from watchdog.history.span import NOW_SECONDS
+from watchdog.language.expression import render
+from watchdog.model import (
+    Finding,
+    Incident,
+    Key,
+    Reason,
+    Scope,
+    Scrape,
+    Snapshot,
+    State,
+    Subject,
+    Transition,
+    Truth,
+)
+from watchdog.rule.rule import Expectation, Rule, RuleTest, evaluate
+from watchdog.scrape.recording import read, thin
+from watchdog.signals.catalogue import compared_signal
+from watchdog.state.store import FILE_NAME, Store
+
+INTERVAL_SECONDS = 5.0
+# How long nobody watches, and by how much the clock of the new process is off.
+LIVES = [(0.0, 0.0), (60.0, 0.0), (600.0, 0.0)]
+
+# Pages that go on as they are for as long as somebody looks.
+
+
+def vllm_page(at: float, **values: float) -> str:
+    """A server on which something runs and each counter moves."""
+    moving = ("prompt_tokens_total", "generation_tokens_total", "iteration_tokens_total_count")
+    numbers = {"num_requests_running": 2.0, "num_requests_waiting": 0.0, **dict.fromkeys(moving, 90 * at)}
+    labels = 'model_name="m",engine="0"'
+    return "".join(f"vllm:{name}{{{labels}}} {value}\n" for name, value in (numbers | values).items())
+
+
+def answered(body: bytes) -> Callable[[float], Scrape]:
+    return lambda at: Scrape(at, at, 0.01, 200, body)
+
+
+def refused_page(reason: Reason) -> Callable[[float], Scrape]:
+    return lambda at: failed(at, reason, 200)
+
+
+def stuck(at: float) -> Scrape:
+    """Nothing moves any more, and requests wait."""
+    return scrape(at, vllm_page(20.0, num_requests_running=9.0, num_requests_waiting=4.0))
+
+
+LASTING: dict[str, tuple[str, Callable[[float], Scrape]]] = {
+    "refused": ("target-down", failed),
+    "500": ("target-down", lambda at: failed(at, Reason.STATUS, 500)),
+    "timeout": ("target-down", lambda at: failed(at, Reason.TIMEOUT)),
+    "no engine on the page": ("metrics-missing", answered(b"process_open_fds 9\n")),
+    "another program": ("metrics-missing", answered(b"sglang:num_running_reqs 1\n" * 3)),
+    "empty": ("metrics-missing", refused_page(Reason.EMPTY)),
+    "a web page": ("metrics-invalid", answered(b"<html><body>It works</body></html>\n")),
+    "not UTF-8": ("metrics-invalid", answered(b'vllm:num_requests_running{model_name="\xff"} 1\n')),
+    "too large": ("metrics-invalid", refused_page(Reason.TOO_LARGE)),
+    "stuck": ("engine-stalled", stuck),
+}
+
+
+def lives(
+    told: Sequence[Incident], at: float, directory: Path, absent: float, off: float
+) -> tuple[Incident, ...]:
+    """What the process after the one that said this takes up from the state directory."""
+    with closing(Store(directory / FILE_NAME)) as store:
+        store.open(at)
+        store.record(Transition(each, State.PENDING, at) for each in told if each.state is State.FIRING)
+        store.checkpoint(told, at, at)
+    with closing(Store(directory / FILE_NAME)) as store:
+        return store.open(at + absent + off).incidents
+
+
+@pytest.mark.parametrize(("absent", "off"), LIVES)
+@pytest.mark.parametrize("name", LASTING)
+def test_what_lasts_through_a_restart_is_one_incident(
+    name: str, absent: float, off: float, tmp_path: Path
+) -> None:
+    rule, page_at = LASTING[name]
+    one = diagnosis()
+    for at in range(0, 60, 5):
+        one.observe(scrape(float(at), vllm_page(at)))
+    died_at = 500.0
+    for at in range(60, int(died_at) + 1, 5):
+        before = one.observe(page_at(float(at)))
+    [fired] = [each for each in before.firing if each.key.rule == rule]
+    two, began = diagnosis(), died_at + absent
+    two.restore(lives(before.incidents, died_at, tmp_path, absent, off), began)
+    for step in range(80):
+        after = two.observe(page_at(began + 5 * step))
+        assert after.transitions == ()
+        [same] = [each for each in after.firing if each.key == fired.key]
+        assert (same.firing_since, same.pending_since) == (fired.firing_since, fired.pending_since)
+
+
+def test_what_ended_while_nobody_watched_ends_soon_after() -> None:
+    one = diagnosis()
+    one.observe(scrape(0.0, vllm_page(0)))
+    for at in range(5, 60, 5):
+        down = one.observe(failed(float(at)))
+    stalled = watch(
+        [scrape(float(at), vllm_page(at)) for at in range(0, 21, 5)]
+        + [stuck(float(at)) for at in range(25, 60, 5)]
+    )[-1]
+    for before, seconds in ((down, 0.0), (stalled, 60.0)):
+        two = diagnosis()
+        two.restore(before.incidents, 100.0)
+        ends = [
+            (at, each.incident.key.rule)
+            for at in range(100, 200, 5)
+            for each in two.observe(scrape(float(at), vllm_page(at))).transitions
+        ]
+        assert [rule for _, rule in ends] == [before.firing[0].key.rule]
+        assert ends[0][0] <= 100 + seconds
+
+
+# Recordings: compared with the life that nobody interrupted.
+
+
+@cache
+def story(path: Path) -> tuple[list[Scrape], list[Snapshot]]:
+    scrapes = list(thin(read(path)[1], INTERVAL_SECONDS))
+    return scrapes, watch(scrapes)
+
+
+def still_firing(snapshots: Sequence[Snapshot], first: int, last: int) -> dict[Key, Incident]:
+    """Those that fire at one step and at all steps up to another one."""
+    held = {each.key: each for each in snapshots[first].firing}
+    for snapshot in snapshots[first : last + 1]:
+        firing = {each.key for each in snapshot.firing}
+        held = {key: each for key, each in held.items() if key in firing}
+    return held
+
+
+def interruptions(path: Path) -> Iterator[tuple[int, int]]:
+    """Steps at which something fires and the process dies, and those at which the next one begins."""
+    scrapes, snapshots = story(path)
+    busy = [step for step in range(len(scrapes) - 1) if snapshots[step].firing]
+    for number, died in enumerate(busy[1 :: max(1, len(busy) // 3)]):
+        wait = 60.0 * (number % 2)
+        later = (
+            step for step in range(died + 1, len(scrapes)) if scrapes[step].at - scrapes[died].at >= wait
+        )
+        if (began := next(later, None)) is not None:
+            yield died, began
+
+
+@pytest.mark.parametrize("path", FILES[::2], ids=lambda path: path.name.removesuffix(".jsonl.xz"))
+def test_an_interrupted_life_tells_no_end_and_no_beginning_of_its_own(path: Path) -> None:
+    scrapes, snapshots = story(path)
+    for died, began in interruptions(path):
+        held = still_firing(snapshots, died, began)
+        one = diagnosis()
+        one.restore(snapshots[died].incidents, scrapes[began].at)
+        for step in range(began, min(len(scrapes), began + 60)):
+            after = one.observe(scrapes[step])
+            firing = {each.key for each in snapshots[step].firing}
+            held = {key: each for key, each in held.items() if key in firing}
+            told = [each.incident.key for each in after.transitions if each.incident.key in held]
+            assert told == [], (died, began, step)
+            same = {each.key: each.firing_since for each in after.firing}
+            assert all(same[key] == each.firing_since for key, each in held.items())
+
+
+# Every shipped rule, by the firing tests that it carries.
+
+_LASTING_FACTS = frozenset(
+    one.name
+    for module in (host_memory, inflight, reachability, restarts, watching)
+    for one in vars(module).values()
+    if isinstance(one, Fact) and (one.unit in {"s", "scrapes", "restarts", "jumps"} or "growth" in one.name)
+)
+FIRING = [
+    (rule, test) for rule in shipped_rules().rules for test in rule.tests if test.expect is Expectation.FIRES
+]
+
+
+def is_age(name: str) -> bool:
+    return name in _LASTING_FACTS or name.endswith("seconds_since_progress")
+
+
+def as_known_after(signals: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """The same server as a process sees it that has watched for so long, and has no past to compare with."""
+    known = {
+        name: value
+        for name, value in signals.items()
+        if compared_signal(name) is None and name != "vllm_seen"
+    }
+    return {
+        name: AtLeast(min(value, seconds if name.endswith("seconds") or "seconds_" in name else seconds // 5))
+        if is_age(name)
+        else value
+        for name, value in known.items()
+    }
+
+
+def finding(rule: Rule, subject: Subject, truth: Truth, signals: Mapping[str, float]) -> Finding:
+    evidence = tuple(render(clause, signals.get) for clause in rule.when) if truth is Truth.YES else ()
+    return Finding(rule.id, subject, truth, rule.severity, cause="because", evidence=evidence)
+
+
+@pytest.mark.parametrize(("rule", "test"), FIRING, ids=[f"{rule.id}: {test.name}" for rule, test in FIRING])
+@settings(max_examples=6, deadline=None)
+@given(watched=st.floats(0, 2000), interval=st.sampled_from([1.0, 5.0, 15.0]))
+def test_no_shipped_rule_ends_for_want_of_what_a_process_before_saw(
+    rule: Rule, test: RuleTest, watched: float, interval: float
+) -> None:
+    subject = {
+        Scope.ENGINE: Subject("t", "m", "0"),
+        Scope.TARGET: Subject("t"),
+        Scope.FLEET: Subject("*", "m"),
+    }[rule.scope]
+    book = IncidentBook(shipped_rules())
+    yes, at = finding(rule, subject, Truth.YES, test.signals), 0.0
+    standing = book.update([yes], at, at)
+    while standing.incidents[0].state is not State.FIRING:
+        at += interval
+        standing = book.update([yes], at, at)
+    [fired] = standing.incidents
+    book = IncidentBook(shipped_rules())
+    inherited = Inherited()
+    book.restore([fired], 1e6)
+    inherited.take_up([fired])
+    compared = inherited.compared(subject).get(rule.id, {})
+    seconds = 0.0
+    while seconds <= watched:
+        known = {**compared, **as_known_after(test.signals, seconds)}
+        if any(each.values.get("vllm_seen") for each in fired.evidence):
+            known["vllm_seen"] = 1.0
+        truth = evaluate(rule, known.get).truth
+        [judged] = inherited.settled([finding(rule, subject, truth, known)], shipped_rules(), seconds)
+        standing = book.update([judged], 1e6 + seconds, 1e6 + seconds)
+        assert standing.transitions == ()
+        [same] = standing.incidents
+        assert (same.key, same.state, same.firing_since) == (fired.key, State.FIRING, fired.firing_since)
+        seconds += max(interval, watched / 20)
+
+
+def test_the_firing_tests_are_of_every_shipped_rule() -> None:
+    assert {rule.id for rule, _ in FIRING} == {rule.id for rule in shipped_rules().rules}
+
+
+def test_a_no_of_a_part_of_a_window_is_no_end() -> None:
+    book, inherited = IncidentBook(shipped_rules()), Inherited()
+    key = Subject("t", "m", "0")
+    rule = shipped_rules().by_id("kv-pool-exhausted")
+    for at in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0):
+        standing = book.update([finding(rule, key, Truth.YES, {})], at, at)
+    stored = [
+        replace(each, state=State.FIRING, firing_since=each.pending_since) for each in standing.incidents
+    ]
+    inherited.take_up(stored)
+    no = finding(rule, key, Truth.NO, {})
+    assert inherited.settled([no], shipped_rules(), None)[0].truth is Truth.UNKNOWN
+    assert inherited.settled([no], shipped_rules(), NOW_SECONDS - 1)[0].truth is Truth.UNKNOWN
+    assert inherited.settled([no], shipped_rules(), NOW_SECONDS)[0].truth is Truth.NO
+    assert inherited.settled([no], shipped_rules(), 0.0)[0].truth is Truth.NO
