@@ -132,8 +132,15 @@ def test_a_share_of_one_is_all_of_it() -> None:
 
 def test_targets_of_one_model_are_compared_as_engines_are_and_by_their_hit_ratios() -> None:
     loads = [Load.of(one.get) for one in (FIRST, SECOND)]
-    assert by_name(fleet_facts(loads, [0.9, 0.2, 0.5])) == ALL | {"targets": 2, "hit_ratio_spread": 0.7}
-    assert by_name(fleet_facts(loads, [0.9])) == ALL | {"targets": 2}
+    apart = ALL | {"targets": 2, "connected_targets": 0, "fleet_kv_transfers_per_second": 0}
+    assert by_name(fleet_facts(loads, [0.9, 0.2, 0.5])) == apart | {"hit_ratio_spread": 0.7}
+    assert by_name(fleet_facts(loads, [0.9])) == apart
+
+
+def test_kv_transfers_are_those_of_all_targets_that_have_a_connector() -> None:
+    loads = [Load(kv_transfers_per_second=one) for one in (0.0, 2.5, None)]
+    found = by_name(fleet_facts(loads, []))
+    assert (found["connected_targets"], found["fleet_kv_transfers_per_second"]) == (2, 2.5)
 
 
 def test_engines_of_another_model_are_not_compared() -> None:

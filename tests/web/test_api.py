@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
     text = diagnosis_text(body)
     assert "WARNING  fleet meta/llama-8b: The KV pool is exhausted" in text
     service.fleet = (replace(skew, state=State.PENDING),)
-    assert diagnosis_body(service.targets(), service.last, service.fleet, NOW).verdict is Verdict.HEALTHY
+    assert diagnosis_body(service.targets(), service.last, service.fleet, NOW).verdict is Verdict.UNSETTLED
 
 
 def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AService]) -> None:

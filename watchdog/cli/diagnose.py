@@ -25,11 +25,12 @@ from watchdog.cli.console import (
 from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.clock import steady_seconds
+from watchdog.diagnosis.fleet import FleetDiagnosis
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, RecordingError
-from watchdog.model import Limit, Readings, Snapshot, Target, Truth, Verdict
-from watchdog.replay.replay import replay
-from watchdog.report.bodies import diagnosis_body
+from watchdog.model import Incident, Limit, Readings, Scrape, Snapshot, Target, Truth, Verdict
+from watchdog.replay.together import Together, replay_together
+from watchdog.report.bodies import diagnosis_body, fleet_verdicts
 from watchdog.report.text import WIDTH, diagnosis_text
 from watchdog.rule.in_force import load_rules, with_directories
 from watchdog.rule.rule import evaluate
@@ -84,14 +85,17 @@ def diagnose(
     urls = [each for each in what or () if not is_file(each)]
     settings = settings_for(urls, config, interval)
     rule_set = load_rules(with_directories(settings.rules, rules or ()))
-    snapshots = [_from_file(path, rule_set) for path in files]
+    recorded = _from_files(files, rule_set)
+    snapshots, fleet = list(recorded.last), recorded.fleet
     pages = frozenset(each.target.name for each in snapshots if each.scrapes == 1)
     if urls or not files:
         if not settings.targets:
             raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
-        snapshots += watch_all(settings, rule_set, interval, duration)
-    _say(snapshots, pages, rule_set, form)
-    raise typer.Exit(exit_code(snapshot.verdict for snapshot in snapshots))
+        watched = watch_all(settings, rule_set, interval, duration)
+        snapshots += watched.last
+        fleet += watched.fleet
+    verdict = _say(snapshots, fleet, pages, rule_set, form)
+    raise typer.Exit(exit_code([verdict, *(snapshot.verdict for snapshot in snapshots)]))
 
 
 def _check(what: Sequence[str]) -> None:
@@ -111,10 +115,10 @@ def is_file(what: str) -> bool:
     return Path(what).exists() or "/" in what or what.endswith((".prom", ".jsonl", ".gz", ".xz"))
 
 
-def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: float) -> list[Snapshot]:
-    """Watches every target of the settings at once; the last snapshot of each, in their order.
+def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: float) -> Together:
+    """Watches every target of the settings at once, and all of them together.
 
-    Goes on while one of them is unsettled, for as long again and at most a minute.
+    Goes on while one of them, or what is among them, is unsettled, for as long again and at most a minute.
     """
     fetchers = fetchers_of(settings)
     names = ", ".join(target.name for target, _ in fetchers[:3])
@@ -125,15 +129,18 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
         done = stack.enter_context(progress(f"watching {names}", seconds))
         list(threads.map(lambda each: each[1].server_info(), fetchers))
         watched = [_WatchedServer(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
-        began = steady_seconds()
+        among, began = FleetDiagnosis(rules), steady_seconds()
+        fleet: tuple[Incident, ...] = ()
         with suppress(KeyboardInterrupt):
             for at in ticks(interval, seconds + min(seconds, MOST_EXTRA_SECONDS)):
                 done(at - began)
                 list(threads.map(_WatchedServer.step, watched))
                 last = [each.last for each in watched if each.last is not None]
-                if is_over(at - began, seconds, interval, (each.verdict for each in last)):
+                fleet = among.observe(last, steady_seconds(), time.time()).incidents
+                verdicts = {*(each.verdict for each in last), *fleet_verdicts(fleet)}
+                if is_over(at - began, seconds, interval, verdicts):
                     break
-        return [each.last for each in watched if each.last is not None]
+        return Together(tuple(each.last for each in watched if each.last is not None), fleet)
 
 
 def is_over(
@@ -158,31 +165,49 @@ class _WatchedServer:
         self.last = self._diagnosis.observe(self._fetcher.fetch(steady_seconds(), time.time(), suspects))
 
 
-def _from_file(path: Path, rules: RuleSet) -> Snapshot:
-    recording, scrapes = read(path)
-    last = replay(Target(recording.name, one_line(str(path))), scrapes, rules).last
-    if last is None:
+def _from_files(paths: Sequence[Path], rules: RuleSet) -> Together:
+    recordings = [(path, *read(path)) for path in paths]
+    return replay_together(
+        [
+            (Target(recording.name, one_line(str(path))), _at_least_one(path, scrapes))
+            for path, recording, scrapes in recordings
+        ],
+        rules,
+    )
+
+
+def _at_least_one(path: Path, scrapes: Iterator[Scrape]) -> Iterator[Scrape]:
+    first = next(scrapes, None)
+    if first is None:
         raise RecordingError(f"{path}: there is no scrape in it")
-    return last
+    yield first
+    yield from scrapes
 
 
-def _say(snapshots: Sequence[Snapshot], pages: Set[str], rules: RuleSet, form: Form) -> None:
-    """`pages` are the targets of which one page is all there is."""
+def _say(
+    snapshots: Sequence[Snapshot],
+    fleet: Sequence[Incident],
+    pages: Set[str],
+    rules: RuleSet,
+    form: Form,
+) -> Verdict:
+    """Says it, and gives the verdict on all; `pages` are the targets of which one page is all there is."""
     limits = {each.target.name: list(_limits(each, each.target.name in pages, rules)) for each in snapshots}
     shown = {
         each.target.name: replace(each, hints=(*limits[each.target.name], *each.hints)) for each in snapshots
     }
     wall = max(snapshot.wall for snapshot in snapshots)
-    body = diagnosis_body([snapshot.target for snapshot in snapshots], shown, (), wall)
+    body = diagnosis_body([snapshot.target for snapshot in snapshots], shown, fleet, wall)
     if form is Form.JSON:
         say(body.model_dump_json())
-        return
+        return body.verdict
     say(diagnosis_text(body, starting=dict.fromkeys(pages, ONE_PAGE)).rstrip("\n"))
     for name, lines in limits.items():
         # The first line says this of a page already.
         for limit in (each for each in lines if each != ONE_PAGE):
             line = f"{name}: {limit}"
             say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
+    return body.verdict
 
 
 def _limits(snapshot: Snapshot, is_page: bool, rules: RuleSet) -> Iterator[str]:

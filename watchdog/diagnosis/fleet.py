@@ -1,6 +1,6 @@
 """Among the targets that serve one model: the rules of fleet scope, judged over their last snapshots."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.judge import Case, judge
@@ -17,6 +17,7 @@ from watchdog.signals.functions import View
 FLEET = "*"
 # A snapshot older than this says nothing of now.
 OLDEST_SECONDS = 60.0
+MOST_NAMES = 3
 
 
 class FleetDiagnosis:
@@ -40,16 +41,16 @@ class FleetDiagnosis:
         findings = [
             finding
             for model_name, targets in _by_model(snapshots, at).items()
-            for finding in self._judge(model_name, list(targets.values()))
+            for finding in self._judge(model_name, targets)
         ]
         return self._book.update(findings, at, wall)
 
-    def _judge(self, model_name: str, targets: Sequence[Sequence[Readings]]) -> Iterator[Finding]:
-        loads = [_load(readings) for readings in targets]
-        ratios = [ratio for readings in targets if (ratio := _hit_ratio(readings)) is not None]
-        facts = by_name(balance.fleet_facts(loads, ratios))
-        subject = Subject(FLEET, model_name)
-        yield from judge(self._rules, Case(subject, Signals(View(facts=facts)), ServerContext(), {}))
+    def _judge(self, model_name: str, targets: Mapping[str, Sequence[Readings]]) -> Iterator[Finding]:
+        loads = {name: _load(readings) for name, readings in targets.items()}
+        ratios = [ratio for readings in targets.values() if (ratio := _hit_ratio(readings)) is not None]
+        facts = by_name(balance.fleet_facts(list(loads.values()), ratios))
+        subject, texts = Subject(FLEET, model_name), {"idle_targets": _idle(loads)}
+        yield from judge(self._rules, Case(subject, Signals(View(facts=facts)), ServerContext(), texts))
 
 
 def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[str, list[Readings]]]:
@@ -62,6 +63,13 @@ def _by_model(snapshots: Iterable[Snapshot], at: float) -> dict[str, dict[str, l
             targets = models.setdefault(readings.subject.model_name, {})
             targets.setdefault(snapshot.target.name, []).append(readings)
     return models
+
+
+def _idle(loads: Mapping[str, Load]) -> str:
+    """The names of those that got no request, three at most."""
+    names = [name for name, load in loads.items() if load.first_tokens == 0]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more or "none"
 
 
 def _load(engines_of_target: Sequence[Readings]) -> Load:
@@ -78,6 +86,7 @@ def _load(engines_of_target: Sequence[Readings]) -> Load:
         prompt_tokens_per_second=total("prompt_tokens_per_second"),
         running_mean=total("running_mean_requests"),
         waiting_recent_min=total("standing_queue_requests"),
+        kv_transfers_per_second=total("kv_transfers_per_second"),
     )
 
 

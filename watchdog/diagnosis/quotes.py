@@ -19,6 +19,7 @@ def quotes(
         "failure": failure_text(failure.reason, failure.detail) if failure else "none",
         "last_words": _runs_of(restarts.last_words) or "nothing",
         "blind": _blind_text(blind),
+        "idle_targets": "none",
         "programs": described(reachability.strangers),
     } | ({} if version is None else {"version": version})
 

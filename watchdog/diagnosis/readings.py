@@ -22,6 +22,7 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "running_requests": ("running_last", "Requests in the batch."),
         "waiting_requests": ("waiting_last", "Requests in the queue."),
         "kv_usage_ratio": ("kv_usage_last_ratio", "Share of the KV pool held by live requests."),
+        "kv_transfers_per_second": ("kv_transfers_per_second", "KV transfers from another server, a second."),
         "kv_used_tokens": ("", "Tokens of the KV pool held by live requests."),
         "kv_pool_tokens": ("pool_tokens", "Tokens the KV pool holds."),
         "prefix_hit_ratio": (

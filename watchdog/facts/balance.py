@@ -38,6 +38,11 @@ PREEMPTED_GREATEST = Fact(
     "preempted_greatest_ratio", "ratio",
     "Preemptions over the requests that were in the batch, on the engine where they weigh most.")
 TARGETS = Fact("targets", "targets", "Targets that serve one model and answer.")
+CONNECTED = Fact(
+    "connected_targets", "targets", "Of these, targets whose connector takes KV from other servers (NIXL, Mooncake).")
+FLEET_TRANSFERS = Fact(
+    "fleet_kv_transfers_per_second", "1/s",
+    "KV transfers a second among the targets of a model, 0 where none has such a connector.")
 HIT_RATIO_SPREAD = Fact(
     "hit_ratio_spread", "ratio", "Best less worst prefix hit ratio among the targets of a model.")
 # fmt: on
@@ -60,6 +65,7 @@ class Load:
     waiting_recent_min: float | None = None
     preemptions: float | None = None
     finished_requests: float | None = None
+    kv_transfers_per_second: float | None = None
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -97,6 +103,9 @@ def fleet_facts(loads: Sequence[Load], hit_ratios: Sequence[float]) -> Iterator[
     """The facts about the targets of one model, with the prefix hit ratios of those that have one."""
     yield from facts(loads)
     yield TARGETS, float(len(loads))
+    transfers = _known(load.kv_transfers_per_second for load in loads)
+    yield CONNECTED, float(len(transfers))
+    yield FLEET_TRANSFERS, sum(transfers)
     if len(hit_ratios) >= 2:
         yield HIT_RATIO_SPREAD, max(hit_ratios) - min(hit_ratios)
 

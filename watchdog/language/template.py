@@ -16,8 +16,8 @@ from watchdog.model import NO_LABELS, Lookup
 from watchdog.text import nearest, number_text, seconds_text
 
 VALUE = "value"
-TEXTS = frozenset({"failure", "last_words", "blind", "version", "programs"})
-"""What a text may quote that is no number: the last failure, what fired before restarts, what is missing."""
+TEXTS = frozenset({"failure", "last_words", "blind", "version", "programs", "idle_targets"})
+"""What a text may quote that is no number: the last failure, what fired before restarts, what is missing, who idles."""
 TIME = "time"
 """The format of seconds as people say a time: 38 ms, 4.2 s, 3m 20s."""
 _FORMAT = re.compile(rf"(?:,?(?:\.[0-9])?[feg%]|{TIME})?")

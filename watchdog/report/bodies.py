@@ -376,6 +376,14 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in given), Verdict.UNKNOWN)
 
 
+def fleet_verdicts(fleet: Iterable[Incident]) -> set[Verdict]:
+    """What is wrong among targets, as verdicts: empty where nothing of warning or above fires or is about to."""
+    grave = [one for one in fleet if one.severity is not Severity.INFO]
+    firing = {one.severity for one in grave if one.state is State.FIRING}
+    found = {Verdict.CRITICAL if one is Severity.CRITICAL else Verdict.DEGRADED for one in firing}
+    return found | {Verdict.UNSETTLED for one in grave if one.state is State.PENDING}
+
+
 def diagnosis_body(
     targets: Sequence[Target],
     snapshots: Mapping[str, Snapshot],
@@ -386,11 +394,7 @@ def diagnosis_body(
     """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one."""
     make = make or target_body
     bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
-    verdicts = [body.verdict for body in bodies]
-    if any(incident.state is State.FIRING for incident in fleet):
-        severities = {incident.severity for incident in fleet if incident.state is State.FIRING}
-        verdicts += [Verdict.CRITICAL] if Severity.CRITICAL in severities else []
-        verdicts += [Verdict.DEGRADED] if Severity.WARNING in severities else []
+    verdicts = [*(body.verdict for body in bodies), *fleet_verdicts(fleet)]
     return DiagnosisBody(
         generated_at=time_text(wall),
         verdict=worst(verdicts),

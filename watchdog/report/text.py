@@ -69,9 +69,15 @@ def diagnosis_text(
 
 
 def fleet_by_urgency(diagnosis: DiagnosisBody) -> tuple[list[IncidentBody], list[IncidentBody]]:
-    """The fleet's incidents that belong before the targets, and those of severity info, which come after."""
-    urgent = [each for each in diagnosis.fleet if each.severity is not Severity.INFO]
-    return urgent, [each for each in diagnosis.fleet if each.severity is Severity.INFO]
+    """The fleet's incidents that belong before the targets, and those of severity info, which come after.
+
+    What another one of them names as its symptom is left out.
+    """
+    firing = [each for each in diagnosis.fleet if each.state is State.FIRING]
+    symptoms = {(each.labels.get("model_name"), rule) for each in firing for rule in each.symptoms}
+    shown = [each for each in diagnosis.fleet if (each.labels.get("model_name"), each.rule) not in symptoms]
+    urgent = [each for each in shown if each.severity is not Severity.INFO]
+    return urgent, [each for each in shown if each.severity is Severity.INFO]
 
 
 def target_text(

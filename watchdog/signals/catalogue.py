@@ -431,6 +431,10 @@ SIGNALS = (
            increase(_vllm("admission_rejections_total"))),
     Signal("corrupted_requests", "requests", "Requests with NaN in their logits (VLLM_COMPUTE_NANS_IN_LOGITS=1).",
            increase(_vllm("corrupted_requests_total"))),
+    Signal("kv_transfers_per_second", "1/s",
+           "KV transfers from another server, a second (NIXL or Mooncake); unknown without such a connector.",
+           increase_of_any(_vllm("nixl_xfer_time_seconds_count"), _vllm("mooncake_xfer_time_seconds_count"))
+           / window_seconds()),
     Signal("kv_transfer_failures", "transfers", "Failed KV transfers, sent and received (NIXL or Mooncake).",
            increase_of_any(_vllm("nixl_num_failed_transfers_total"), _vllm("mooncake_num_failed_transfers_total"),
                            _vllm("mooncake_num_failed_recvs_total"))),
