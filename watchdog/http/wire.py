@@ -6,12 +6,14 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from requests import PreparedRequest, Session
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
@@ -319,6 +321,7 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self._ready: dict[str, HTTPConnectionPool] = {}
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
@@ -333,6 +336,46 @@ class Adapter(HTTPAdapter):
             "https": type("TlsPool", (_TlsPool,), {"ConnectionCls": tls}),
         }
 
+    def exchange(
+        self, session: Session, request: PreparedRequest, headers: Mapping[str, str]
+    ) -> BaseHTTPResponse:
+        """Sends a request over the connection that is kept; its body is still to be read, and then to be released.
+
+        What `send` and a session do for each request is done once for all of them: it costs more than the exchange.
+        Raises what urllib3 raises.
+        """
+        seconds = self._wire.remaining_seconds()
+        url = str(request.url)
+        pool = self._ready.get(url)
+        if pool is None:
+            pool = self._ready[url] = self._prepared(session, request)
+        return pool.urlopen(
+            "GET",
+            request.path_url,
+            headers={**request.headers, **headers},
+            retries=False,
+            redirect=False,
+            timeout=seconds,
+            preload_content=False,
+            decode_content=False,
+        )
+
+    def _prepared(self, session: Session, request: PreparedRequest) -> HTTPConnectionPool:
+        """The pool of a request's server, as `send` sets it up."""
+        verify, certificate = session.verify, session.cert
+        pool: Any = self.get_connection_with_tls_context(request, verify, cert=certificate)
+        self.cert_verify(pool, str(request.url), verify, certificate)  # type: ignore[no-untyped-call]
+        return cast("HTTPConnectionPool", pool)
+
     def drop(self) -> None:
         """Closes the connection kept for the next exchange."""
+        # The manager only lets go of its pools.
+        ready, self._ready = self._ready, {}
+        for pool in ready.values():
+            pool.close()
         self.poolmanager.clear()
+
+    def close(self) -> None:
+        """Closes what is kept."""
+        self.drop()
+        super().close()

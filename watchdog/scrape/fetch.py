@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
+from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError, IncompleteRead, LocationParseError, ProtocolError
 
 from watchdog.http.client import (
@@ -80,6 +81,7 @@ class Fetcher:
         self._wire = Wire()
         self._adapter = Adapter(self._wire)
         self._session = open_session(endpoint, self._adapter)
+        self._requests: dict[str, requests.PreparedRequest] = {}
         self._load_asking = LoadAsking()
         self._lock = threading.Lock()
 
@@ -173,13 +175,18 @@ class Fetcher:
         return closed and not wire.fresh and not wire.received_bytes and not wire.stopped
 
     def _request(self, url: str, headers: Mapping[str, str], max_body_bytes: int) -> _Answer:
-        seconds = self._wire.remaining_seconds()
-        with self._session.get(
-            url, headers=headers, timeout=seconds, allow_redirects=False, stream=True
-        ) as response:
-            self._status = response.status_code
+        request = self._requests.get(url)
+        if request is None:
+            request = self._requests[url] = self._session.prepare_request(requests.Request("GET", url))
+        response = self._adapter.exchange(self._session, request, headers)
+        try:
+            self._status = response.status
             _check_head(response, max_body_bytes)
             body = _read(response, max_body_bytes)
+        finally:
+            # Once it is read whole, its connection is back in the pool; of what is left nobody wants to know.
+            response.close()
+            response.release_conn()
         self._wire.remaining_seconds()  # Stopped from outside, a body without a length looks whole.
         return _Answer(response.headers, body)
 
@@ -216,9 +223,9 @@ def _beside(url: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))
 
 
-def _check_head(response: requests.Response, max_body_bytes: int) -> None:
+def _check_head(response: BaseHTTPResponse, max_body_bytes: int) -> None:
     """Refuses an answer whose body we do not want to see."""
-    status, headers = response.status_code, response.headers
+    status, headers = response.status, response.headers
 
     if 300 <= status < 400:
         target = redact_url(headers.get("Location", "nowhere"))
@@ -239,12 +246,12 @@ def _check_head(response: requests.Response, max_body_bytes: int) -> None:
         raise _RefusedError(Reason.TOO_LARGE, f"the page is larger than {max_body_bytes} bytes")
 
 
-def _read(response: requests.Response, max_body_bytes: int) -> bytes:
+def _read(response: BaseHTTPResponse, max_body_bytes: int) -> bytes:
     """Reads the body; raises _RefusedError as soon as it is longer than it may be."""
     parts: list[bytes] = []
     size_bytes = 0
     try:
-        while part := response.raw.read(READ_BYTES, decode_content=False):
+        while part := response.read(READ_BYTES, decode_content=False):
             size_bytes += len(part)
             if size_bytes > max_body_bytes:
                 detail = f"the page is larger than {max_body_bytes} bytes"
