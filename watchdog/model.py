@@ -299,8 +299,8 @@ class Incident:
     none of them does, `explained_by` names those that did until a moment ago. Once resolved, both name all that
     were so at any time while it fired.
     `unknown` while it cannot be judged. While it fires though its rule says no already, `cleared_at` is since when and
-    `closes_at` when it resolves unless its condition returns; cause, evidence and remedies are then those of the last
-    yes. `held_seconds` is for how long, under watch, its rule has said yes.
+    `closes_at` when it resolves unless its condition returns (None: when its symptoms are gone); cause, evidence and
+    remedies are then those of the last yes. `held_seconds` is for how long, under watch, its rule has said yes.
     """
 
     key: Key
@@ -370,9 +370,11 @@ class Standing:
 
     @property
     def pageable(self) -> frozenset[Key]:
-        """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
+        """What is worth a page: the lead, unless it has cleared or only outlives a cause that has just ended."""
         lead = self.lead_incident
-        return frozenset({lead.key}) if lead is not None and not lead.explained_by else frozenset()
+        if lead is None or lead.explained_by or lead.is_cleared:
+            return frozenset()
+        return frozenset({lead.key})
 
     @property
     def with_ended(self) -> tuple[Incident, ...]:
@@ -477,7 +479,7 @@ class Snapshot:
 
     @property
     def pageable(self) -> frozenset[Key]:
-        """What is worth a page: the lead, unless it only outlives a cause that has just ended."""
+        """What is worth a page: the lead, unless it has cleared or only outlives a cause that has just ended."""
         return self.standing.pageable
 
     @property

@@ -328,17 +328,62 @@ def test_symptoms_do_not_begin_in_the_wake_of_their_cause() -> None:
     assert lead.rule == "slow"
 
 
-def test_a_symptom_that_outlives_its_cause_stays_its_symptom_for_a_minute() -> None:
-    one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
+@pytest.mark.parametrize("keep", [0, 20, AFTERMATH_SECONDS + 30])
+def test_a_cause_that_cleared_leads_until_its_symptoms_are_gone_a_minute_at_most(keep: float) -> None:
+    one = book(rule("stall", 0, keep=keep, explains=["slow"]), rule("slow", 0))
     one.update([says(YES, "stall"), says(YES, "slow")], 0, 0)
-    one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
-    [slow] = [each for each in one.incidents() if each.state is State.FIRING]
-    assert slow.explained_by == ("stall",)
-    assert one.lead() == slow.key
-    one.update([says(NO, "stall"), says(YES, "slow")], 5 + AFTERMATH_SECONDS, 65)
-    assert one.incidents()[0].explained_by == ("stall",)
-    one.update([says(NO, "stall"), says(YES, "slow")], 6 + AFTERMATH_SECONDS, 66)
-    assert one.incidents()[0].explained_by == ()
+    end = 5 + max(keep, AFTERMATH_SECONDS)
+    for at in (5.0, 5 + keep / 2, end - 1):
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+        stall, slow = one.incidents()
+        assert (stall.key.rule, stall.cleared_at, slow.explained_by) == ("stall", 5, ("stall",))
+        assert one.lead() == stall.key
+        assert (stall.closes_at is None) is (at >= 5 + keep)
+        assert one.last.pageable == frozenset()
+    one.update([says(NO, "stall"), says(YES, "slow")], end, end)
+    assert one.lead() == Key("slow", *ENGINE)
+    # What lasts longer than any window remembers is news of its own.
+    assert one.last.pageable == {Key("slow", *ENGINE)}
+
+
+def test_what_has_cleared_ends_with_its_cause_and_leads_at_no_step() -> None:
+    one = book(
+        rule("stall", 0, keep=10, explains=["slow", "queue"]), rule("slow", 0, keep=90), rule("queue", 0)
+    )
+    one.update([says(YES, "stall"), says(YES, "slow"), says(YES, "queue")], 0, 0)
+    for at in (5, 10):
+        one.update([says(NO, "stall"), says(NO, "slow"), says(UNKNOWN, "queue")], at, at)
+        assert one.lead() == Key("stall", *ENGINE)
+    changes = one.update([says(NO, "stall"), says(NO, "slow"), says(UNKNOWN, "queue")], 15, 15)
+    assert [each.incident.key.rule for each in changes] == ["stall", "slow", "queue"]
+    assert {each.incident.state for each in changes} == {State.RESOLVED}
+    assert one.lead() is None
+
+
+def test_what_began_before_and_cannot_be_judged_outlives_what_came_later() -> None:
+    one = book(rule("down", 0, keep=0, explains=["slow"]), rule("slow", 0, keep=30))
+    one.update([says(YES, "slow")], 0, 0)
+    one.update([says(YES, "down"), says(UNKNOWN, "slow")], 5, 5)
+    [change] = one.update([says(NO, "down"), says(UNKNOWN, "slow")], 10, 10)
+    assert change.incident.key.rule == "down"
+    assert one.lead() == Key("slow", *ENGINE)
+
+
+def test_a_symptom_with_another_cause_keeps_nobody() -> None:
+    one = book(rule("a", 0, keep=0, explains=["slow"]), rule("b", 0, explains=["slow"]), rule("slow", 0))
+    one.update([says(YES, "a"), says(YES, "b"), says(YES, "slow")], 0, 0)
+    [change] = one.update([says(NO, "a"), says(YES, "b"), says(YES, "slow")], 5, 5)
+    assert (change.incident.key.rule, change.incident.state) == ("a", State.RESOLVED)
+    assert one.lead() == Key("b", *ENGINE)
+
+
+def test_what_holds_leads_before_what_has_cleared() -> None:
+    one = book(rule("bad", 0), rule("mild", 0))
+    critical = says(YES, "bad", severity=Severity.CRITICAL)
+    one.update([critical, says(YES, "mild")], 0, 0)
+    assert one.lead() == Key("bad", *ENGINE)
+    one.update([says(NO, "bad"), says(YES, "mild")], 5, 5)
+    assert one.lead() == Key("mild", *ENGINE)
 
 
 def test_a_notice_that_ended_holds_nothing_back_that_people_feel() -> None:
@@ -413,13 +458,13 @@ def test_a_full_book_forgets_what_is_over_and_never_what_fires(monkeypatch: pyte
     assert step(20, YES, YES, YES, YES) == {"1": firing, "2": firing, "3": firing}
 
 
-def test_what_is_over_stays_to_be_seen_for_a_quarter_of_an_hour() -> None:
+def test_what_is_over_stays_to_be_seen_for_an_hour() -> None:
     one = book(rule(wait=0, keep=0))
     one.update([says(YES)], 0, 0)
     one.update([says(NO)], 5, 5)
-    one.update([says(NO)], 905, 0)
+    one.update([says(NO)], 3605, 0)
     assert [incident.state for incident in one.incidents()] == [State.RESOLVED]
-    one.update([says(NO)], 906, 0)
+    one.update([says(NO)], 3606, 0)
     assert one.incidents() == ()
 
 
@@ -490,7 +535,8 @@ def test_the_wake_of_a_cause_ends_after_a_minute() -> None:
 def test_only_what_a_cause_explains_is_in_its_wake() -> None:
     one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0), rule("other", 0))
     one.update([says(YES, "stall")], 0, 0)
-    one.update([says(NO, "stall"), says(YES, "other"), says(YES, "slow")], 5, 5)
+    one.update([says(NO, "stall")], 5, 5)
+    one.update([says(NO, "stall"), says(YES, "other"), says(YES, "slow")], 6, 6)
     assert {each.key.rule: each.state for each in one.incidents() if each.state is not State.RESOLVED} == {
         "other": State.FIRING,
         "slow": State.PENDING,
@@ -865,16 +911,18 @@ def test_held_time_is_what_was_watched_while_the_rule_said_yes() -> None:
     assert [each.held_seconds for each in one.incidents()] == [10.0]
 
 
-def test_the_lead_is_worth_a_page_unless_it_only_outlives_its_cause() -> None:
+def test_the_lead_is_worth_a_page_unless_it_has_cleared() -> None:
     one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 0))
     assert one.last.pageable == frozenset()
     one.update([says(YES, "stall"), says(YES, "slow")], 0, 0)
     assert {each.rule for each in one.last.pageable} == {"stall"}
     one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
-    assert one.lead() == Key("slow", *ENGINE)
+    assert one.lead() == Key("stall", *ENGINE)
     assert one.last.pageable == frozenset()
-    one.update([says(NO, "stall"), says(YES, "slow")], 6 + AFTERMATH_SECONDS, 66)
-    assert one.last.pageable == {one.lead()}
+    one.update([says(NO, "stall"), says(YES, "slow")], 30, 30)
+    assert one.last.pageable == frozenset()
+    one.update([says(NO, "stall"), says(YES, "slow")], 5 + AFTERMATH_SECONDS, 65)
+    assert one.last.pageable == {Key("slow", *ENGINE)}
 
 
 def test_what_a_step_ends_is_handed_on_also_where_it_is_not_shown_any_longer() -> None:

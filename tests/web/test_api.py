@@ -243,6 +243,26 @@ def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_pa
     assert not any("prove it" in line for line in lines(Verdict.HEALTHY, seen))
 
 
+def test_what_ended_within_the_hour_is_told_with_its_times(tmp_path: Path) -> None:
+    over = incident(target="embed", state=State.RESOLVED, firing_since=NOW - 200, resolved_at=NOW - 50)
+    older = replace(over, key=over.key._replace(engine="1"), resolved_at=NOW - 90, firing_since=NOW - 100)
+    part = replace(over, key=over.key._replace(rule="ttft-high"), explained_by=("kv-pool-exhausted",))
+    note = replace(over, key=over.key._replace(rule="shift"), severity=Severity.INFO)
+    service = a_service(tmp_path, replace(healthy(), incidents=(older, part, note, over)))
+    body = diagnosis_body(service.targets(), service.last, (), NOW)
+    first, *lines = diagnosis_text(body).splitlines()
+    assert first == "HEALTHY  embed: nothing fires"
+    begin = lines.index(
+        "  ended      kv-pool-exhausted, meta/llama-8b engine 0: 14:10:00 to 14:12:30 UTC (2m 30s)"
+    )
+    assert lines[begin + 1].strip() == (
+        "kv-pool-exhausted, meta/llama-8b engine 1: 14:11:40 to 14:11:50 UTC (10 s)"
+    )
+    page = bytes(diagnosis_page(body, 3).body).decode()
+    assert page.count("14:10:00 to 14:12:30 UTC (2m 30s)") == 1
+    assert "ttft-high" not in page.partition("Ended in the last hour")[2].partition("</table>")[0]
+
+
 def test_what_recovers_says_since_when_and_when_it_closes(tmp_path: Path) -> None:
     gone = incident(cleared_at=NOW - 12, closes_at=NOW + 18)
     one = snapshot(incidents=(gone,), verdict=Verdict.RECOVERING)

@@ -22,9 +22,10 @@ from watchdog.remedy.order import reconcile
 from watchdog.rule.rule import Rule
 from watchdog.rule.rule_set import RuleSet
 
-# Resolved incidents stay visible as long as Prometheus goes on sending a resolved alert.
-RESOLVED_RETENTION_SECONDS = 900.0
-# Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news.
+# What ended within the hour is what a person who comes late wants to know.
+RESOLVED_RETENTION_SECONDS = 3600.0
+# Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news. So long a
+# cause that has cleared stays for them, and so long after its end none begins to fire.
 AFTERMATH_SECONDS = 60.0
 # Longer than this between two looks nothing was watched (suspended, stopped): the time does not count.
 GAP_SECONDS = 60.0
@@ -39,7 +40,8 @@ class _Entry:
     """An incident with its clocks (seconds), as its rule found it and as it was last handed on.
 
     `symptoms` and `causes` are all that it explained and that explained it since it fires: a symptom that
-    ends sooner than its cause still belongs to the story of the cause.
+    ends sooner than its cause still belongs to the story of the cause. `quiet_seconds` is for how long its rule has
+    said no. An end without a wake is one that symptoms have outlived for long enough to be news of their own.
     """
 
     incident: Incident
@@ -47,10 +49,16 @@ class _Entry:
     last_at: float
     last_truth: Truth
     quiet_seconds: float = 0.0
+    has_wake: bool = True
     seen_at: float = 0.0
     milder_seconds: float = 0.0
     symptoms: set[str] = field(default_factory=set)
     causes: set[str] = field(default_factory=set)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it has cleared for as long as it keeps firing."""
+        return self.incident.is_cleared and self.incident.closes_at is None
 
     def show(self, incident: Incident) -> None:
         """Notes how it is handed on after a step."""
@@ -173,6 +181,9 @@ class IncidentBook:
         for key in [key for key in self._entries if key not in met]:
             if (change := self._take_nothing(key, at, wall)) is not None:
                 yield change
+        # Once all have spoken: whether a cause may end hangs on its symptoms.
+        for key in [key for key, entry in self._entries.items() if key not in self._ended and entry.is_due]:
+            yield from self._end_with_symptoms(key, at, wall)
 
     def _take(self, key: Key, finding: Finding, at: float, wall: float) -> Transition | None:
         entry = self._entries.get(key)
@@ -236,11 +247,45 @@ class IncidentBook:
         entry.last_at, entry.last_truth = at, Truth.NO
         rule = self._rules.find(incident.key.rule)
         remaining = rule.keep_firing_seconds - entry.quiet_seconds if rule is not None else 0.0
-        cleared_at = wall if incident.cleared_at is None else incident.cleared_at
         entry.incident = replace(
-            incident, unknown=False, cleared_at=cleared_at, closes_at=wall + max(0.0, remaining)
+            incident,
+            unknown=False,
+            cleared_at=wall if incident.cleared_at is None else incident.cleared_at,
+            closes_at=wall + remaining if remaining > 1e-6 else None,
         )
-        return self._resolve(entry, at, wall) if remaining <= 1e-6 else None
+        return None
+
+    def _end_with_symptoms(self, key: Key, at: float, wall: float) -> Iterator[Transition]:
+        """The end of what has cleared, unless it still explains what holds; with it ends what does not hold itself."""
+        if key in self._ended:
+            return
+        entry = self._entries[key]
+        symptoms = [self._entries[one] for one in self._entries if self._is_symptom_of(one, key)]
+        holds = any(symptom.last_truth is Truth.YES for symptom in symptoms)
+        if holds and entry.quiet_seconds < AFTERMATH_SECONDS - 1e-6:
+            return
+        entry.has_wake = not holds
+        yield self._resolve(entry, at, wall)
+        for symptom in symptoms:
+            is_own = symptom.incident.pending_since < entry.incident.pending_since
+            lasts = symptom.last_truth is Truth.YES or (symptom.last_truth is Truth.UNKNOWN and is_own)
+            if not lasts:
+                yield self._resolve(symptom, at, wall)
+
+    def _is_symptom_of(self, key: Key, cause: Key) -> bool:
+        """Whether something fires that this cause explains, and no other that fires does."""
+        if not self._fires_because_of(key, cause):
+            return False
+        return not any(
+            self._entries[other].incident.state is State.FIRING and self._fires_because_of(key, other)
+            for other in self._entries
+            if other not in (cause, key) and other not in self._ended
+        )
+
+    def _fires_because_of(self, key: Key, cause: Key) -> bool:
+        effect, reason = self._entries[key].incident, self._entries[cause].incident
+        weighs = effect.severity is Severity.INFO or reason.severity is not Severity.INFO
+        return effect.state is State.FIRING and weighs and explains(self._rules, cause, key)
 
     def _resolve(self, entry: _Entry, at: float, wall: float) -> Transition:
         change = entry.ended(wall)
@@ -293,8 +338,9 @@ class IncidentBook:
         for cause, ended_at in reversed(self._ended.items()):
             if at - ended_at > AFTERMATH_SECONDS:
                 return
-            weighs = severity is Severity.INFO or self._entries[cause].incident.severity is not Severity.INFO
-            if weighs and explains(self._rules, cause, key):
+            ended = self._entries[cause]
+            weighs = severity is Severity.INFO or ended.incident.severity is not Severity.INFO
+            if weighs and ended.has_wake and explains(self._rules, cause, key):
                 yield cause
 
 

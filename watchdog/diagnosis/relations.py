@@ -46,7 +46,8 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
 def lead_of(firing: Sequence[Incident]) -> Key | None:
     """The unexplained cause of the worst severity, then the one that explains most, then the oldest.
 
-    Where all that fires is explained by what has just ended, the same order finds what is left to show.
+    What holds comes before what has cleared. Where all that fires is explained by what has just ended, the same order
+    finds what is left to show.
     None where nothing of warning or above fires.
     """
     grave = [one for one in firing if one.severity is not Severity.INFO]
@@ -55,7 +56,13 @@ def lead_of(firing: Sequence[Incident]) -> Key | None:
         return None
     return min(
         candidates,
-        key=lambda one: (SEVERITY_RANK[one.severity], -len(one.symptoms), one.firing_since or 0.0, one.key),
+        key=lambda one: (
+            one.is_cleared,
+            SEVERITY_RANK[one.severity],
+            -len(one.symptoms),
+            one.firing_since or 0.0,
+            one.key,
+        ),
     ).key
 
 

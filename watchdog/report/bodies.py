@@ -89,7 +89,8 @@ class IncidentBody(Body):
         description=f"Since when its condition is gone while it still fires ({RFC3339}); null while it holds."
     )
     closes: str | None = Field(
-        description=f"When it resolves unless its condition returns ({RFC3339}); null while it holds."
+        description=f"When it resolves unless its condition returns ({RFC3339}); null while it holds or only stays "
+        "until its symptoms are gone, a minute at most."
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
     since: str | None = Field(description=f"When it was first seen ({RFC3339}).")
@@ -173,7 +174,9 @@ class TargetBody(Body):
     vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
     lead: str | None = Field(description="The rule that leads: the cause to look at first; null for none.")
     lead_key: str | None = Field(description="The key of the incident that leads.")
-    incidents: list[IncidentBody] = Field(description="Everything that fires or is about to, the lead first.")
+    incidents: list[IncidentBody] = Field(
+        description="Everything that fires, is about to or ended within the hour, the lead first."
+    )
     latency_budget: dict[str, LatencyShareBody] = Field(
         description="Where a mean request's time went: queue, prefill, decode (of the lead's engine)."
     )

@@ -23,6 +23,7 @@ TOO_SHORT = "not enough history to judge yet"
 PROOF_OF_IDLENESS = (
     f"Send one small request (max_tokens 1) and look again: a step that ends is the proof. {WITNESS_HOWTO}."
 )
+MOST_ENDED = 5
 _MARGIN = 13
 _TIE = "~"
 _ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
@@ -99,6 +100,7 @@ def target_text(
         lines += _incident_lines(lead, now, width)
     lines += _row("prove it", proof_text(body), width)
     lines += _beside_lines(body, width)
+    lines += _ended_lines(body, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
         lines += _row("time went", budget_text(readings.latency_budget), width)
@@ -273,11 +275,14 @@ def cleared_text(incident: IncidentBody, now: str | None) -> str:
     """Since when the condition of what fires is gone, and when it closes; empty while it holds."""
     if incident.cleared is None:
         return ""
-    if now is None or incident.closes is None:
+    if now is None:
         return "cleared, closes unless it returns"
+    since = age_text(_seconds_between(incident.cleared, now))
+    if incident.closes is None:
+        return f"cleared {since}, closes when its symptoms are gone"
     left = _seconds_between(now, incident.closes)
     closes = f"in {seconds_text(left)}" if left > 0 else "with the next scrape"
-    return f"cleared {age_text(_seconds_between(incident.cleared, now))}, closes {closes} unless it returns"
+    return f"cleared {since}, closes {closes} unless it returns"
 
 
 def _seconds_between(earlier: str, later: str) -> float:
@@ -304,6 +309,40 @@ def beside(body: TargetBody) -> list[IncidentBody]:
     grave = [each for each in others if each.severity is not Severity.INFO]
     looming = [each for each in body.incidents if _is_looming(each)]
     return [*grave, *looming, *(each for each in others if each.severity is Severity.INFO)]
+
+
+def ended(body: TargetBody) -> list[IncidentBody]:
+    """The causes of warning and above that ended within the hour, the last first; what they explained is theirs."""
+    over = [
+        each
+        for each in body.incidents
+        if each.resolved_at and each.severity is not Severity.INFO and not each.explained_by
+    ]
+    return sorted(over, key=lambda each: each.resolved_at or "", reverse=True)
+
+
+def ended_text(incident: IncidentBody) -> str:
+    """From when to when it fired, and for how long: `14:10:00 to 14:12:30 UTC (2m 30s)`."""
+    begin, end = incident.firing_since or incident.since, incident.resolved_at
+    if begin is None or end is None:
+        return ""
+    lasted = seconds_text(_seconds_between(begin, end))
+    return f"{_time_of_day(begin)} to {_time_of_day(end)} UTC ({lasted})"
+
+
+def _time_of_day(moment: str) -> str:
+    return moment.partition("T")[2].partition(".")[0]
+
+
+def _ended_lines(body: TargetBody, width: int) -> Iterator[str]:
+    over = ended(body)
+    for index, each in enumerate(over[:MOST_ENDED]):
+        text = f"{each.rule}{_of_engine(each)}: {ended_text(each)}"
+        yield from _row("" if index else "ended", text, width)
+    if len(over) > MOST_ENDED:
+        yield from _row(
+            "", f"and {len(over) - MOST_ENDED} more within the hour: `incidents` in the JSON", width
+        )
 
 
 def _beside_lines(body: TargetBody, width: int) -> Iterator[str]:

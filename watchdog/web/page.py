@@ -33,6 +33,8 @@ _TEMPLATES.filters |= {
     "standing": text.standing_text,
     "state": text.state_text,
     "proof": text.proof_text,
+    "ended": text.ended,
+    "ended_time": text.ended_text,
     "ago": text.age_text,
     "since": text.since_text,
     "advice": text.failure_advice,
