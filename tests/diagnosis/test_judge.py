@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
-from tests.pages import page, scrape
-from tests.watching import shipped_rules
+import pytest
+
+from tests.pages import failed, page, scrape
+from tests.watching import shipped_rules, watch
 from watchdog.diagnosis.target import TargetDiagnosis
-from watchdog.model import Target, Truth
+from watchdog.model import Reason, Target, Truth
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -26,3 +28,17 @@ def test_f65_a_rule_that_fails_inside_is_unknown_and_the_others_speak() -> None:
     assert snapshot.rule_errors == {"sick": 13}
     assert not snapshot.incidents or all(one.key.rule != "sick" for one in snapshot.incidents)
     assert snapshot.readings[0].values["running_requests"] == 0
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("status", [0, 401, 503])
+def test_whatever_a_scrape_failed_with_is_told_and_no_text_is_left_unfilled(
+    reason: Reason, status: int
+) -> None:
+    pages = [scrape(0.0, page(num_requests_running=0.0, prompt_tokens_total=5.0))]
+    last = watch([*pages, *(failed(5.0 * number, reason, status) for number in range(1, 12))])[-1]
+    assert last.incidents
+    for incident in last.incidents:
+        told = [incident.cause, *incident.unhelpful]
+        told += [text for one in incident.remedies for text in (one.action, one.why, one.price)]
+        assert not any("{" in text for text in told)

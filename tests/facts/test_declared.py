@@ -63,10 +63,12 @@ def of_its_past() -> Iterator[Known]:
     memory.note(5e9, 10.0)
     yield from memory.facts(20.0, is_current=True)
     restarts.note([Reset("m", "0", 10.0)], 10.0, True, "nothing")
+    restarts.began(60.0, 20.0)
     yield from restarts.facts(20.0)
     yield from restarts.engine_facts(("m", "0"), 20.0)
     subject = Subject("t", "m", "0")
     watching.note(subject, 3.0)
+    watching.note_prompts(subject, 900.0, 300.0)
     yield from watching.engine_facts(subject, 10.0, 20.0)
     yield from watching.facts([])
 

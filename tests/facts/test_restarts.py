@@ -93,3 +93,14 @@ def test_engines_whose_names_never_come_back_do_not_pile_up() -> None:
     one.note([reset(("m", "new 1100"))], 3000.0, False, "")
     one.note([reset(("m", f"other {number}")) for number in range(100)], 3001.0, False, "")
     assert by_name(one.engine_facts(("m", "new 1100"), 3002.0)) == {"seconds_since_restart": 2}
+
+
+def test_a_process_is_as_old_as_its_start_time_says() -> None:
+    one = Restarts()
+    one.began(60.0, 100.0)
+    assert by_name(one.facts(130.0))["process_age_seconds"] == 90
+    assert by_name(one.engine_facts(("m", "0"), 130.0))["process_age_seconds"] == 90
+    one.began(-5.0, 135.0)
+    assert "process_age_seconds" not in by_name(one.facts(135.0))
+    one.began(float("nan"), 140.0)
+    assert "process_age_seconds" not in by_name(one.facts(140.0))

@@ -26,6 +26,17 @@ def test_what_connections_did_is_remembered_until_the_next_life() -> None:
     assert by_name(one.engine_facts(ENGINE, None, 9.0)) == {}
 
 
+def test_how_much_prompts_grew_is_that_of_the_last_step() -> None:
+    one = Watching()
+    one.note_prompts(ENGINE, 900.0, 300.0)
+    assert by_name(one.engine_facts(ENGINE, None, 9.0)) == {"prompt_growth_ratio": 3}
+    one.note_prompts(ENGINE, 900.0, None)
+    assert by_name(one.engine_facts(ENGINE, None, 9.0)) == {}
+    one.note_prompts(ENGINE, 900.0, 300.0)
+    one.forget(ENGINE)
+    assert by_name(one.engine_facts(ENGINE, None, 9.0)) == {}
+
+
 def test_a_rule_that_is_blind_for_two_engines_is_one_blind_rule() -> None:
     blind = [BlindRule(rule, engine, ("x",)) for rule in ("a", "b") for engine in (ENGINE, OTHER)]
     assert by_name(Watching.facts(blind)) == {"blind_rules": 2}

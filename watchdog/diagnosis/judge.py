@@ -14,7 +14,7 @@ from watchdog.signals.catalogue import Signals, metrics_of
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A subject to judge: its signals, what is known of its server, and texts that causes may quote.
+    """A subject to judge: its signals, what is known of its server, and texts that causes and remedies may quote.
 
     `compared` is what incidents of an earlier life were compared with, by rule id; it stands in where this life has no
     past of its own.
@@ -76,7 +76,7 @@ def _ask(rule: Rule, case: Case) -> Finding:
     judgement = evaluate(rule, lookup)
     if judgement.truth is not Truth.YES:
         return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)
-    remedies, unhelpful = offer(rule, lookup, case.context)
+    remedies, unhelpful = offer(rule, lookup, case.context, case.texts)
     return Finding(
         rule=rule.id,
         subject=case.subject,

@@ -1,4 +1,4 @@
-"""The texts that a cause may quote beside its numbers."""
+"""The texts that a cause or a remedy may quote beside its numbers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby

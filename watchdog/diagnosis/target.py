@@ -27,7 +27,7 @@ from watchdog.facts.reachability import Reachability
 from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
-from watchdog.history.history import History, Reset
+from watchdog.history.history import START_TIME, History, Reset
 from watchdog.history.layout import WHOLE_TARGET, Layout
 from watchdog.model import (
     BlindRule,
@@ -143,6 +143,8 @@ class TargetDiagnosis:
         self._begin_again(resets, scrape.at, taken.after_failure)
         self._reachability.answered(taken.page, scrape.at)
         self._note_host_memory(scrape.at)
+        columns = self._layout().columns(START_TIME, *WHOLE_TARGET)
+        self._restarts.began(scrape.wall - self._history.frames[-1].total(columns), scrape.at)
         self._server.learn(self._layout(), self._server_info, bool(resets))
         self._in_flight.counts = self._server.counts_in_flight
         self._in_flight.note(moment(self._history, scrape.load))
@@ -184,8 +186,15 @@ class TargetDiagnosis:
         signals = self._engines.signals(subject, by_name(self._engine_facts(subject, at)))
         found.signals[subject] = signals
         self._ask(Scope.ENGINE, subject, signals, texts, found)
-        self._watching.note(subject, signals["open_files_drop"])
         self._pools.note(subject, signals)
+        self._watch_progress(subject, signals)
+
+    def _watch_progress(self, subject: Subject, signals: Signals) -> None:
+        """Keeps what must still be known when the engine has stood still for longer than pages are remembered."""
+        self._watching.note(subject, signals["open_files_drop"])
+        if signals["seconds_since_progress"] == 0:
+            now = signals["prompt_tokens_per_first_token"]
+            self._watching.note_prompts(subject, now, signals["prompt_tokens_per_first_token_baseline"])
 
     def _find_of_target(self, page: Page | None, at: float, found: _Found) -> None:
         subject = self._subject()

@@ -29,10 +29,10 @@ STUCK_OPEN_FILES = Fact(
     "stuck_open_files", "files",
     "How far the API server's open files have stayed, for 20 s, above their fewest since the last step.")
 STUCK_OPEN_FILES_RISES = Fact(
-    "stuck_open_files_rises", "rises", "How often since the last step their number rose to stay: a pool opens at once.")
+    "stuck_open_files_rises", "rises", "How often since the last step they rose to stay: a pool opens at once.")
 ANSWERS_WITHOUT_TOKEN = Fact(
     "answers_without_token", "answers",
-    "Completions that ended as 2xx without a token: from ten seconds after the last step on, until the next.")
+    "Completions that ended as 2xx from ten seconds after the last step on: they had no token.")
 # fmt: on
 
 # What rises and falls again within this is a health check, a scrape or a connection that was kept for a moment.

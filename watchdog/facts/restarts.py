@@ -10,6 +10,9 @@ from watchdog.history.number import AtLeast
 # fmt: off
 RESTARTS = Fact("restarts", "restarts", "Restarts in the last 30 minutes.")
 SECONDS_SINCE_RESTART = Fact("seconds_since_restart", "s", "Time since the last restart that was seen.")
+PROCESS_AGE = Fact(
+    "process_age_seconds", "s",
+    "Age of the API server's process, by its own start time and our clock; unknown where it lies ahead.")
 COUNTER_JUMPS = Fact(
     "counter_jumps", "jumps",
     "Falls of counters in the last two minutes that came back: two servers behind one address.")
@@ -36,6 +39,11 @@ class Restarts:
     jumps: list[float] = field(default_factory=list)
     by_engine: dict[tuple[str, str], float] = field(default_factory=dict)
     last_words: list[str] = field(default_factory=list)
+    process_began_at: float | None = None
+
+    def began(self, process_seconds: float, at: float) -> None:
+        """The process is that old at a page; below 0, or NaN, where its clock and ours do not agree on it."""
+        self.process_began_at = at - process_seconds if process_seconds >= 0 else None
 
     def note(self, resets: Iterable[Reset], at: float, was_away: bool, last_words: str) -> None:
         """Takes the resets of one page; `was_away` is whether scrapes failed since the page before."""
@@ -64,6 +72,7 @@ class Restarts:
         yield COUNTER_JUMPS, self._counted(len(self.jumps), JUMP_SECONDS, at)
         if self.at:
             yield SECONDS_SINCE_RESTART, at - self.at[-1]
+        yield from self._process_age(at)
 
     def engine_facts(
         self, engine: tuple[str, str], at: float, first_seen_at: float | None = None
@@ -73,6 +82,11 @@ class Restarts:
             yield SECONDS_SINCE_RESTART, at - self.by_engine[engine]
         elif first_seen_at is not None:
             yield SECONDS_SINCE_RESTART, AtLeast(at - first_seen_at)
+        yield from self._process_age(at)
+
+    def _process_age(self, at: float) -> Iterator[Known]:
+        if self.process_began_at is not None:
+            yield PROCESS_AGE, at - self.process_began_at
 
     def _counted(self, count: int, seconds: float, at: float) -> float:
         whole = self.watched_since is not None and at - self.watched_since >= seconds

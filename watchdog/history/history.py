@@ -23,7 +23,7 @@ _RESET_MARKS = (
     Selector("vllm:time_to_first_token_seconds_count"),
     Selector("vllm:prefix_cache_queries_total"),
 )
-_START_TIME = Selector("process_start_time_seconds")
+START_TIME = Selector("process_start_time_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class History:
 
     @staticmethod
     def _process_started(before: Frame, frame: Frame) -> bool:
-        old = before.total(before.layout.columns(_START_TIME, "", ""))
-        new = frame.total(frame.layout.columns(_START_TIME, "", ""))
+        old = before.total(before.layout.columns(START_TIME, "", ""))
+        new = frame.total(frame.layout.columns(START_TIME, "", ""))
         # Clocks that are slewed move the start time by parts of a second; a new process by more.
         return abs(new - old) > 1.0
 

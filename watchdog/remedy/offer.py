@@ -1,6 +1,6 @@
 """Which of a rule's remedies are worth acting on for this server, this version and this load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from watchdog.facts.capacity import is_quantised
 from watchdog.facts.flags import Flag, Kind, all_flags, find_flag, own_flag
@@ -17,7 +17,7 @@ from watchdog.facts.launch import (
 )
 from watchdog.facts.version import Engine, Version, version
 from watchdog.language.template import VALUE, render_text
-from watchdog.model import Lookup, Remedy, Truth
+from watchdog.model import NO_LABELS, Lookup, Remedy, Truth
 from watchdog.remedy.order import KV_CACHE_TYPE, MEMORY_SHARE
 from watchdog.remedy.value import GREATEST_SHARE, LEAST_SHARE, offered_value
 from watchdog.rule.rule import Direction, RemedyRule, Rule, is_offered
@@ -28,14 +28,18 @@ POOL_SIZES = ("--num-gpu-blocks-override", "--kv-cache-memory-bytes")
 HIGH_SHARE, LEAST_SHARE_STEP = 0.92, 0.02
 
 
-def offer(rule: Rule, lookup: Lookup, context: ServerContext) -> tuple[tuple[Remedy, ...], tuple[str, ...]]:
+def offer(
+    rule: Rule, lookup: Lookup, context: ServerContext, texts: Mapping[str, str] = NO_LABELS
+) -> tuple[tuple[Remedy, ...], tuple[str, ...]]:
     """The rule's remedies for this server, in the rule's order, and what will not help.
+
+    `texts` are what a remedy may quote beside numbers, as a cause may.
 
     Left out is a remedy whose conditions do not hold, whose value is not known, and whose flag this server's
     version does not have, has so by default or has set so already. Where the version is not known well enough
     to tell, the action says from which version on the flag is there.
     """
-    found = (_offered(remedy, lookup, context) for remedy in rule.remedies)
+    found = (_offered(remedy, lookup, context, texts) for remedy in rule.remedies)
     return tuple(remedy for remedy in found if remedy), (*rule.unhelpful, *_pointless(rule, context))
 
 
@@ -44,13 +48,15 @@ def unknown_flags(rule: Rule) -> tuple[str, ...]:
     return tuple(remedy.flag for remedy in rule.remedies if remedy.flag and find_flag(remedy.flag) is None)
 
 
-def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Remedy | None:
+def _offered(
+    remedy: RemedyRule, lookup: Lookup, context: ServerContext, texts: Mapping[str, str]
+) -> Remedy | None:
     if not is_offered(remedy, lookup):
         return None
     value = offered_value(remedy, lookup, context)
     if value is None and any(VALUE in text.fields for text in (remedy.action, remedy.why, remedy.price)):
         return None
-    action = render_text(remedy.action, lookup, value)
+    action = render_text(remedy.action, lookup, value, texts)
     flag = _flag(remedy)
     if not action or (flag is not None and _is_moot(flag, remedy, value, context)):
         return None
@@ -61,8 +67,8 @@ def _offered(remedy: RemedyRule, lookup: Lookup, context: ServerContext) -> Reme
         action=_with_condition(action, condition),
         flag=remedy.flag,
         value=value if remedy.flag else None,
-        why=render_text(remedy.why, lookup, value),
-        price=render_text(remedy.price, lookup, value),
+        why=render_text(remedy.why, lookup, value, texts),
+        price=render_text(remedy.price, lookup, value, texts),
         direction=_direction(remedy, value, context),
     )
 
