@@ -1,6 +1,6 @@
 """Gauges that show what cannot be: from then on they are unknown, and the metric is named as the one at fault."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, nan
 from types import MappingProxyType
@@ -47,7 +47,10 @@ class GaugeRanges:
     _places: tuple[tuple[int, SeriesKey, tuple[float, float]], ...] = ()
 
     def checked(self, page: Page) -> Page:
-        """The page with each value in its range; NaN for those of a series that once was out of it."""
+        """The page with each value in its range; NaN for those of a series that once was out of it.
+
+        Nothing that is read here can be below zero: what is, is unknown too, be it a counter or a time.
+        """
         if page.series is not self._series:
             self._series = page.series
             self._places = tuple(_places(page.series))
@@ -56,6 +59,9 @@ class GaugeRanges:
             for place, key, limits in self._places
             if (value := self._checked(key, page.values[place], limits)) is not page.values[place]
         }
+        if _has_negative(page.values):
+            below = (place for place, value in enumerate(page.values) if value < 0)
+            changed = dict.fromkeys(below, nan) | changed
         if not changed:
             return page
         values = tuple(changed.get(place, value) for place, value in enumerate(page.values))
@@ -93,6 +99,12 @@ class GaugeRanges:
         yield KV_USAGE_OUT_OF_RANGE, float(bool(shown))
         if shown:
             yield KV_USAGE_IMPOSSIBLE, shown[0]
+
+
+def _has_negative(values: Sequence[float]) -> bool:
+    # NaN is smaller than nothing: as the first value it hides all that come after it.
+    least = min(values, default=0.0)
+    return least < 0 or (isnan(least) and any(value < 0 for value in values))
 
 
 def _places(series: tuple[Series, ...]) -> Iterator[tuple[int, SeriesKey, tuple[float, float]]]:

@@ -150,9 +150,10 @@ class Span:
         return [part for part in parts if part.seconds]
 
     def still_since(self, counters: Sequence[Selector]) -> int | None:
-        """The first frame from which on no counter moved; None where the last one has none of them."""
+        """The first frame from which on no counter moved; None where the last one knows none of them."""
         last = self.frames[-1] if len(self.frames) >= 2 else None
-        values = [(one, self.total(last, one)) for one in counters if self.columns(last, one)] if last else []
+        totals = [(one, self.total(last, one)) for one in counters] if last else []
+        values = [(one, value) for one, value in totals if not isnan(value)]
         if not values:
             return None
 
