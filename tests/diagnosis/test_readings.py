@@ -56,6 +56,16 @@ def test_prefill_never_takes_more_than_the_time_to_the_first_token() -> None:
     assert budget(1.0, 5.0, 1.0)["prefill"] == LatencyShare(1.0, 0.5, 1.0)
 
 
+def test_nothing_has_a_pace_once_no_step_has_ended_for_a_while() -> None:
+    signals = {"generation_tokens_per_second": 40.0, "finished_per_second": 2.0, "arrivals_per_second": 3.0}
+    moving = read(ENGINE, (signals | {"seconds_since_progress": 5.0}).get).values
+    still = read(ENGINE, (signals | {"seconds_since_progress": 25.0}).get).values
+    assert moving["generation_tokens_per_second"] == 40
+    assert (still["generation_tokens_per_second"], still["finished_requests_per_second"]) == (0, 0)
+    assert still["prompt_tokens_per_second"] is None
+    assert still["arrivals_per_second"] == 3
+
+
 def test_what_no_queue_explains_went_by_before_the_engine() -> None:
     signals = {
         "ttft_mean_seconds": 20.0,

@@ -49,6 +49,9 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "decode_ceiling_ratio": ("", "What one stream gets, of that ceiling."),
     }
 )
+STILL_SECONDS = 15.0
+"""After so long without a step nothing moves any more: a pace over the window would be one of before."""
+_PACES = ("prompt_tokens_per_second", "generation_tokens_per_second", "finished_requests_per_second")
 BEFORE_ENGINE = "before_engine"
 """The part of the latency budget that went by before a request reached the engine's queue."""
 # A part of TTFT that is smaller is within what the two histograms differ by.
@@ -62,9 +65,13 @@ _PRODUCT, _QUOTIENT = calculation("*"), calculation("/")
 def read(subject: Subject, lookup: Lookup, limit: Limit | None = None) -> Readings:
     """The readings of one engine from its signals; what is unknown is None.
 
-    `limit` is what the rules say that binds; None where those that hold name none.
+    `limit` is what the rules say that binds; None where those that hold name none. What comes from steps is 0 a second
+    once none has ended for a while.
     """
     values = {name: lookup(signal) if signal else None for name, (signal, _) in READINGS.items()}
+    still = values["seconds_since_progress"]
+    if still is not None and still >= STILL_SECONDS:
+        values |= {name: 0.0 for name in _PACES if values[name] is not None}
     values["kv_used_tokens"] = _both(_PRODUCT, values["kv_usage_ratio"], values["kv_pool_tokens"])
     values["decode_ceiling_ratio"] = _both(
         _QUOTIENT, values["single_stream_tokens_per_second"], values["decode_ceiling_tokens_per_second"]

@@ -205,6 +205,7 @@ SIGNALS = (
     # The scheduler: batch and queue
     Signal("running_last", "requests", "Requests in the batch on the newest page.", newest(RUNNING)),
     Signal("running_mean", "requests", "Mean requests in the batch.", mean_over_time(RUNNING)),
+    Signal("running_max", "requests", "Most requests in the batch in the window.", highest(RUNNING)),
     Signal("running_recent_max", "requests", "Most requests in the batch in the last 15 s.",
            highest(RUNNING, "recent")),
     Signal("running_recent_min", "requests", "Fewest requests in the batch in the last 15 s.",
