@@ -18,7 +18,8 @@ for: {for_}
 keep_firing_for: 10s
 parameters:
   least_waiting: {{value: 0, unit: requests, why: "one is enough"}}
-when: ["waiting_last > least_waiting", "kv_usage_last_ratio > 0.5"]
+  least_usage: {{value: 0.5, unit: ratio, why: "half of it"}}
+when: ["waiting_last > least_waiting", "kv_usage_last_ratio > least_usage"]
 cause: "{{waiting_last:.0f}} requests wait."
 remedies:
   - {{action: "Limit the context.", flag: --max-model-len, value: "1024", direction: lower, why: "a", price: "b"}}

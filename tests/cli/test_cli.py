@@ -412,7 +412,7 @@ def test_the_tests_of_a_folder_of_rules_are_run(
     write_rule(mine, "my-rule")
     ended = command(capsys, "rules", "test", mine)
     assert (ended.code, ended.out.splitlines()[-1]) == (0, "3 of 3 tests pass")
-    write_rule(mine, "my-rule", **{"kv_usage_last_ratio > 0.5": "kv_usage_last_ratio > 0.95"})
+    write_rule(mine, "my-rule", **{"value: 0.5": "value: 0.95"})
     ended = command(capsys, "rules", "test", mine)
     assert ended.code == 1
     assert "FAIL  my-rule: full" in ended.out
@@ -431,6 +431,29 @@ def test_a_folder_of_rules_is_checked_as_at_the_start(
     assert ended.code == 1
     assert f"{path}:" in sentence(ended)
     assert "waiting_last" in ended.err
+
+
+def test_a_check_finds_what_the_service_would_bear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    only_rules_of(mine, monkeypatch)
+    path = write_rule(mine, "my-rule", **{"flag: --max-model-len": "flag: --max-modell-len"})
+    share = 'action: "Give it more.", flag: --gpu-memory-utilization, value: "0.99", why: "a", price: "b"'
+    path.write_text(
+        path.read_text()
+        .replace("tests:", f"  - {{{share}}}\ntests:")
+        .replace("expect: fires", "expect: fires, not_offered: [--kv-cache-dtyp]")
+    )
+    assert command(capsys, "rules", "list").code == 0
+    ended = command(capsys, "rules", "check", mine)
+    assert ended.code == 1
+    told = [line for line in sentence(ended).splitlines() if not line.startswith(" ")]
+    assert [line.partition(f"{path}:")[2] for line in told] == [
+        "15:37: --gpu-memory-utilization never goes over 0.95",
+        "14:42: no flag of vLLM is named `--max-modell-len` (did you mean `--max-model-len`?)",
+        "17:103: no flag of vLLM is named `--kv-cache-dtyp` (did you mean `--kv-cache-dtype`?)",
+    ]
 
 
 def test_recordings_are_scored_in_a_table(

@@ -53,10 +53,10 @@ def test_a_rule_that_fired_is_explained_by_when_it_did(capsys: pytest.CaptureFix
 def test_a_silent_rule_is_explained_by_the_clause_against_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_rule(folder, **{"kv_usage_last_ratio > 0.5": "kv_usage_last_ratio > 1.5", "0.9}": "1.9}"})
+    write_rule(folder, **{"value: 0.5": "value: 1.5", "0.9}": "1.9}"})
     text = flat(command(capsys, "rules", "explain", KV, QUEUE))
     assert "stayed silent. It came closest at 0:" in text
-    assert "with 1 of 2 clauses for it. Against it: `when kv_usage_last_ratio > 1.5` is no." in text
+    assert "with 1 of 2 clauses for it. Against it: `when kv_usage_last_ratio > least_usage` is no." in text
 
 
 def test_a_rule_that_held_too_short_says_how_long(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_programs_get_every_span_with_its_values(capsys: pytest.CaptureFixture[s
     clauses = subject["clauses"]
     assert [each["clause"] for each in clauses] == [
         "waiting_last > least_waiting",
-        "kv_usage_last_ratio > 0.5",
+        "kv_usage_last_ratio > least_usage",
     ]
     assert clauses[0]["parameters"] == {"least_waiting": 0.0}
     for each in clauses:

@@ -32,7 +32,9 @@ def several(tmp_path: Path, strict: bool = False, disabled: str = "", **bodies: 
     for name, body in bodies.items():
         (tmp_path / f"{name}.yaml").write_text(RULE.format(id=name, body=body))
     overrides = {disabled: RuleOverride(enabled=False)} if disabled else {}
-    return load([tmp_path], SIGNALS, overrides, allow_untested=True, strict=strict)
+    return load(
+        [tmp_path], SIGNALS, overrides, allow_untested=True, check=(lambda _rule: ()) if strict else None
+    )
 
 
 def faults(tmp_path: Path, body: str, strict: bool = False) -> list[Fault]:
@@ -185,14 +187,31 @@ def test_a_group_of_many_long_clauses_has_an_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", ["when: [{clause}]", "where: {{long: {clause}}}\nwhen: [long]"])
 def test_who_writes_rules_is_told_of_a_clause_too_long_to_read(tmp_path: Path, body: str) -> None:
-    fits = "a > most and " + "b > 1000 and " * 7 + "c > "
-    longest = fits + "1" * (120 - len(fits))
+    fits = "a > most and " + "b > 1 and " * 9 + "c > "
+    longest = fits + "0." + "0" * (118 - len(fits))
     assert read(tmp_path, body.format(clause=longest), strict=True)
-    longer = body.format(clause=longest + "1")
+    longer = body.format(clause=longest + "0")
     assert read(tmp_path, longer)
     fault = only(tmp_path, longer, strict=True)
     assert fault.text == "a clause of 121 characters; 120 are the most"
     assert "`any:`" in fault.hint
+
+
+@pytest.mark.parametrize("clause", ["a > 20", "a > most or b < 0.5 * c", "a_baseline + 2 > b"])
+def test_who_writes_rules_is_told_of_a_bare_threshold(tmp_path: Path, clause: str) -> None:
+    rest = "\nunless: [a == 0, b > 1 - most]"
+    assert read(tmp_path, f"when: [a > most]{rest}", strict=True)
+    for body in (f"when: [{clause}]{rest}", f"where: {{x: {clause}}}\nwhen: [x]{rest}"):
+        assert read(tmp_path, body)
+        fault = only(tmp_path, body, strict=True)
+        number = fault.text.partition(" ")[0]
+        assert fault.text == f"{number} is a bare threshold"
+        assert pointed_at(fault).startswith(number)
+
+
+def test_a_number_that_a_remedy_computes_with_is_no_threshold(tmp_path: Path) -> None:
+    remedy = "remedies: [{action: Act., flag: --max-num-seqs, suggest: a + 0.5, why: w, price: p}]"
+    assert read(tmp_path, f"when: [a > most]\n{remedy}", strict=True)
 
 
 # What explains what

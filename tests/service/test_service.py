@@ -422,7 +422,8 @@ def fleet_rule(rules: Path) -> Path:
     only_fleet = {
         "scope: engine": "scope: fleet",
         "keep_firing_for: 10s": "keep_firing_for: 0s",
-        '"waiting_last > least_waiting", "kv_usage_last_ratio > 0.5"': '"targets > least_waiting + 1"',
+        '"waiting_last > least_waiting", "kv_usage_last_ratio > least_usage"': '"targets > least_waiting + 1"',
+        '  least_usage: {value: 0.5, unit: ratio, why: "half of it"}\n': "",
         "{waiting_last:.0f} requests wait.": "{targets:.0f} targets serve it.",
     }
     return write_rule(rules, "too-many", **only_fleet, **fleet_tests)

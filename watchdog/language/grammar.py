@@ -181,6 +181,13 @@ def names_in(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), match.group()
 
 
+def numbers_in(text: str) -> Iterator[tuple[int, str]]:
+    """Each number of a text as it is written, with its column."""
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "number":
+            yield match.start(), match.group()
+
+
 def _tokens(text: str, most_characters: int) -> list[Token]:
     if len(text) > most_characters:
         raise ExpressionError(f"longer than {most_characters} characters", most_characters)

@@ -43,11 +43,6 @@ def offer(
     return tuple(remedy for remedy in found if remedy), (*rule.unhelpful, *_pointless(rule, context))
 
 
-def unknown_flags(rule: Rule) -> tuple[str, ...]:
-    """The flags a rule's remedies name that the table of flags does not have."""
-    return tuple(remedy.flag for remedy in rule.remedies if remedy.flag and find_flag(remedy.flag) is None)
-
-
 def _offered(
     remedy: RemedyRule, lookup: Lookup, context: ServerContext, texts: Mapping[str, str]
 ) -> Remedy | None:

@@ -7,7 +7,7 @@ from watchdog.facts.flags import lever
 from watchdog.facts.launch import amount, same_value
 from watchdog.model import Incident, Remedy, State
 from watchdog.remedy.value import GREATEST_SHARE, LEAST_SHARE
-from watchdog.rule.rule import Direction, RemedyRule, Rule
+from watchdog.rule.rule import Complaint, Direction, RemedyRule, Rule
 
 KV_CACHE_TYPE = "--kv-cache-dtype"
 MEMORY_SHARE = "--gpu-memory-utilization"
@@ -39,9 +39,20 @@ def reconcile(incidents: Sequence[Incident]) -> tuple[Incident, ...]:
     return tuple(reconciled)
 
 
-def check_order(rule: Rule) -> tuple[str, ...]:
-    """What is wrong with the order of a rule's remedies for the pool, one sentence a fault."""
-    return tuple(_order_faults(rule))
+def check_order(rule: Rule) -> Iterator[Complaint]:
+    """What is wrong with the order of a rule's remedies for the pool, and with the shares of memory they set."""
+    last = ""
+    for index, remedy in enumerate(rule.remedies):
+        flag = remedy.flag or ""
+        place = ("remedies", index, "flag")
+        if flag == MEMORY_SHARE:
+            yield from (Complaint(place, text) for text in _share_faults(remedy))
+        if flag in _POOL_ORDER and not _takes_idle_memory(remedy):
+            if last and _POOL_ORDER[flag] < _POOL_ORDER[last]:
+                yield Complaint(
+                    place, f"{flag} belongs before {last}: model length, quantisation, memory share last"
+                )
+            last = flag
 
 
 def _contradict(one: Remedy, other: Remedy) -> bool:
@@ -50,18 +61,6 @@ def _contradict(one: Remedy, other: Remedy) -> bool:
     if (one.direction, other.direction) in _OPPOSITES:
         return True
     return one.direction == other.direction == "set" and not same_value(one.value, other.value)
-
-
-def _order_faults(rule: Rule) -> Iterator[str]:
-    last = ""
-    for remedy in rule.remedies:
-        flag = remedy.flag or ""
-        if flag == MEMORY_SHARE:
-            yield from _share_faults(remedy)
-        if flag in _POOL_ORDER and not _takes_idle_memory(remedy):
-            if last and _POOL_ORDER[flag] < _POOL_ORDER[last]:
-                yield f"{flag} belongs before {last}: model length, quantisation, memory share last"
-            last = flag
 
 
 def _takes_idle_memory(remedy: RemedyRule) -> bool:

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from watchdog import schema
 from watchdog.errors import ExpressionError
 from watchdog.language.expression import NO_PARAMETERS, Expression, join, parse
-from watchdog.language.grammar import RESERVED, names_in
+from watchdog.language.grammar import RESERVED, names_in, numbers_in
 from watchdog.language.template import TEXTS, VALUE
 from watchdog.strict_yaml import KEY, Path, Word
 
@@ -21,6 +21,9 @@ GROUPS: Mapping[str, str] = {"any": "or", "all": "and"}
 """The keys of groups, and the word that joins the clauses of each."""
 LONGEST_CLAUSE = 120
 """A clause of more characters is hard to read: it becomes a group, or gets named parts."""
+_NO_THRESHOLDS = frozenset({0.0, 1.0})
+"""Numbers that say what they mean: nothing and something, none and all."""
+
 REFUSED = "refused"
 """The kind of a fault whose message is ready to be shown; its context may hold hint, offset and known names."""
 
@@ -102,7 +105,7 @@ def read_parts(value: Any, info: ValidationInfo) -> dict[str, Expression]:
     for name, one in value.items():
         with faults.at(name, KEY):
             _part_name(name, names)
-        part = _collect(one, names, _clause_or_number, (name,), faults)
+        part = _collect(one, names, _part, (name,), faults)
         if part is None:
             names.broken_parts.add(name)
         else:
@@ -194,9 +197,12 @@ def _part_name(name: str, names: Names) -> None:
 
 
 def _clause(value: Any, names: Names) -> Expression:
-    found = _expression(text_of(value), names)
+    text = text_of(value)
+    found = _expression(text, names)
     if not found.is_clause:
         raise refused("a clause compares", "such as x > 0")
+    if names.strict:
+        _check_thresholds(text)
     return found
 
 
@@ -204,6 +210,13 @@ def _number(value: Any, names: Names) -> Expression:
     found = _clause_or_number(value, names)
     if found.is_clause:
         raise refused("a number is expected here, this is a yes or no")
+    return found
+
+
+def _part(value: Any, names: Names) -> Expression:
+    found = _clause_or_number(value, names)
+    if names.strict:
+        _check_thresholds(found.text)
     return found
 
 
@@ -218,10 +231,23 @@ def _expression(text: str, names: Names) -> Expression:
     except ExpressionError as error:
         raise in_grammar(error) from None
     names.used.update(found.parameters, found.parts)
+    if names.strict:
+        _check_readable(text)
+    return found
+
+
+def _check_readable(text: str) -> None:
     length = len(" ".join(text.split()))
-    if names.strict and length > LONGEST_CLAUSE:
+    if length > LONGEST_CLAUSE:
         raise refused(
             f"a clause of {length} characters; {LONGEST_CLAUSE} are the most",
             "make it a group with `any:` or `all:`, or name a part of it under `where:`",
         )
-    return found
+
+
+def _check_thresholds(text: str) -> None:
+    for column, number in numbers_in(text):
+        if float(number) not in _NO_THRESHOLDS:
+            raise refused(
+                f"{number} is a bare threshold", "make it a parameter, with its unit and why", offset=column
+            )

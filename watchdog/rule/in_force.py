@@ -21,16 +21,16 @@ def directories(settings: RuleSettings) -> tuple[Path, ...]:
     return tuple(unique.values())
 
 
-def load_rules(settings: RuleSettings, strict: bool = False) -> RuleSet:
+def load_rules(settings: RuleSettings, check: rule_set.Check | None = None) -> RuleSet:
     """The rule set; raises RuleError with every fault of every file and override.
 
-    `strict` is for those who write rules: it refuses what works but should be written otherwise.
+    `check` is for those who write rules: what works but should be written otherwise is refused, too.
     """
     overrides = {
         identity: rule_set.RuleOverride(**override.model_dump())
         for identity, override in settings.overrides.items()
     }
-    return rule_set.load(directories(settings), signal_names(), overrides, settings.allow_untested, strict)
+    return rule_set.load(directories(settings), signal_names(), overrides, settings.allow_untested, check)
 
 
 def with_directories(settings: RuleSettings, more: Sequence[Path]) -> RuleSettings:

@@ -118,6 +118,14 @@ class Rule:
     where: Mapping[str, Expression] = field(default_factory=dict)
 
 
+class Complaint(NamedTuple):
+    """What works in a rule but should be written otherwise: keys and positions down to it, what it is, and a hint."""
+
+    path: tuple[str | int, ...]
+    text: str
+    hint: str = ""
+
+
 class Judgement(NamedTuple):
     """What a rule says of one subject; `evidence` where it is yes, `missing` where it is unknown."""
 

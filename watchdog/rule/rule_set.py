@@ -2,7 +2,7 @@
 
 import hashlib
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
@@ -16,7 +16,7 @@ from watchdog.model import Severity
 from watchdog.rule.file import KIND, rule_file
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
-from watchdog.rule.rule import Expectation, Rule
+from watchdog.rule.rule import Complaint, Expectation, Rule
 from watchdog.strict_yaml import Path as Place
 from watchdog.text import nearest
 
@@ -37,6 +37,9 @@ class RuleOverride:
     severity: Severity | None = None
     enabled: bool = True
 
+
+Check = Callable[[Rule], Iterable[Complaint]]
+"""What somebody who writes a rule should be told of it, beside its faults."""
 
 NO_OVERRIDES: Mapping[str, RuleOverride] = MappingProxyType({})
 
@@ -70,13 +73,13 @@ def load(
     known_signals: Collection[str],
     overrides: Mapping[str, RuleOverride] = NO_OVERRIDES,
     allow_untested: bool = False,
-    strict: bool = False,
+    check: Check | None = None,
 ) -> RuleSet:
     """Reads and checks all rule files of the directories (`*.yaml`, not in folders below).
 
     Unless `allow_untested`, each rule must carry a test that fires, one that is silent and one that is
-    unknown, and pass all of its tests with the parameters of its file. `strict` refuses what works but should be
-    written otherwise, such as a clause that is hard to read.
+    unknown, and pass all of its tests with the parameters of its file. `check` is for those who write rules: what it
+    complains of is refused, and so are clauses that are hard to read and numbers in them that no parameter explains.
 
     Raises:
         RuleError: with every fault of every file, of the directories and of the overrides.
@@ -86,12 +89,18 @@ def load(
     sources = _sources(directories, faults)
     signals = frozenset(known_signals)
     files = [(rule_file(str(path), content), path) for path, content in sources]
-    read = [found for file, path in files if (found := read_rule(file, path, signals, {}, strict))]
+    read = [
+        found
+        for file, path in files
+        if (found := read_rule(file, path, signals, {}, strict=check is not None))
+    ]
     _check_identities(read)
     _check_explained(read, whole=len(read) == len(files))
-    if not allow_untested:
-        for each in read:
+    for each in read:
+        if not allow_untested:
             _check_tests(each)
+        for complaint in check(each.rule) if check else ():
+            each.file.fault(*complaint)
     faults += [fault for file, _ in files for fault in file.faults]
     faults += _override_faults({each.rule.id: each.rule for each in read}, overrides, len(read) == len(files))
     if faults:
