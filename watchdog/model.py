@@ -208,10 +208,14 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """One series of a page; `name` starts with `vllm:` whatever prefix the server used. Compared by identity."""
+    """One series of a page; `name` starts with `vllm:` whatever prefix the server used. Compared by identity.
+
+    `leaves_zeros_out` where what shows it shows a counter from its first event on (Ray's metrics agent).
+    """
 
     name: str
     labels: Mapping[str, str]
+    leaves_zeros_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from watchdog.rule.rule_set import RuleSet
 
 
 def explains(rules: RuleSet, cause: Key, effect: Key) -> bool:
-    """Whether a rule's firing on one subject explains another's: on the same engine, or where one is target-wide."""
+    """Whether a rule's firing on one subject explains another's: of one engine, of all, or of the model's."""
     rule = rules.find(cause.rule)
     if rule is None or effect.rule not in rule.explains or cause.target != effect.target:
         return False
-    return _is_wide(cause) or _is_wide(effect) or cause[2:] == effect[2:]
+    of_the_model = not cause.engine and cause.model_name == effect.model_name
+    return _is_wide(cause) or _is_wide(effect) or of_the_model or cause[2:] == effect[2:]
 
 
 def is_explained_by(rules: RuleSet, effect: Incident, cause: Incident) -> bool:
@@ -36,7 +37,8 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
     result = []
     for incident in firing:
         # Engines explain nothing of each other, so each need not be held against all.
-        near = firing if _is_wide(incident.key) else [*wide, *by_engine[incident.key[2:]]]
+        of_the_model = by_engine.get((incident.key.model_name, ""), [])
+        near = [*wide, *of_the_model, *by_engine[incident.key[2:]]] if incident.key.engine else firing
         symptoms = {other.key.rule for other in near if is_explained_by(rules, other, incident)}
         causes = {other.key.rule for other in near if is_explained_by(rules, incident, other)}
         result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))

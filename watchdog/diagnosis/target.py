@@ -179,6 +179,7 @@ class TargetDiagnosis:
             texts = quotes(self._reachability, self._restarts, self._server)
             for names in self._history.subjects():
                 self._find_of_engine(self._subject(*names), at, texts, found)
+            self._find_of_replicas(found)
         self._find_of_target(page, at, found)
         return found
 
@@ -195,6 +196,14 @@ class TargetDiagnosis:
         if signals["seconds_since_progress"] == 0:
             now = signals["prompt_tokens_per_first_token"]
             self._watching.note_prompts(subject, now, signals["prompt_tokens_per_first_token_baseline"])
+
+    def _find_of_replicas(self, found: _Found) -> None:
+        """What the rules of a fleet say of several servers of one model that share the page (Ray, a federation)."""
+        for model_name, loads in balance.of_servers(found.signals, self._layout().owners).items():
+            subject = self._subject(model_name)
+            signals = Signals(View(facts=by_name(balance.fleet_facts(loads, ()))))
+            context = self._server.context(model_name, "")
+            found.findings.extend(self._judge.findings(Scope.FLEET, Case(subject, signals, context, {})))
 
     def _find_of_target(self, page: Page | None, at: float, found: _Found) -> None:
         subject = self._subject()

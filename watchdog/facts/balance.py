@@ -87,6 +87,12 @@ class Load:
         return cls(**{field.name: lookup(field.name) for field in fields(cls)})
 
 
+_SUMMED = (
+    *("first_tokens", "generation_tokens_per_second", "prompt_tokens_per_second"),
+    *("running_mean", "waiting_recent_min"),
+)
+
+
 def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Subject, Lookup]:
     """The engines of the model, and on a page of several servers of the server, that has most.
 
@@ -97,6 +103,30 @@ def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Sub
         server = owners.parted(subject.engine)[1]
         groups.setdefault((subject.model_name, server), {})[subject] = lookup
     return max(groups.values(), key=len, default={})
+
+
+def of_servers(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[str, list["Load"]]:
+    """By model the load of each of several servers that one page shows; a model of one server is left out."""
+    models: dict[str, dict[str, list[Load]]] = {}
+    for subject, lookup in engines.items():
+        server = owners.parted(subject.engine)[1]
+        if server:
+            models.setdefault(subject.model_name, {}).setdefault(server, []).append(Load.of(lookup))
+    return {
+        model: [together(loads) for loads in servers.values()]
+        for model, servers in models.items()
+        if len(servers) > 1
+    }
+
+
+def together(engines: Sequence["Load"]) -> "Load":
+    """What the engines of one server did, each figure known where it is of all of them."""
+
+    def total(name: str) -> float | None:
+        known = _all_known(getattr(one, name) for one in engines)
+        return None if known is None else sum(known)
+
+    return Load(**{name: total(name) for name in _SUMMED})
 
 
 def fleet_facts(loads: Sequence[Load], hit_ratios: Sequence[float]) -> Iterator[Known]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
-from watchdog.history.names import CORE, spellings
+from watchdog.history.names import CORE, COUNTED_FROM_START, spellings
 from watchdog.history.owners import Owners, owners_of
 from watchdog.model import Series
 
@@ -52,6 +52,8 @@ class Layout:
     by_engine: Mapping[tuple[str, str | None, str | None], tuple[int, ...]]
     """Positions by name, model_name and engine; None for a label that a series lacks."""
     owners: Owners
+    leaves_zeros_out: bool = False
+    """Whether a counter that is absent has counted nothing yet."""
     found: dict[tuple[Selector, str, str], tuple[int, ...]] = field(default_factory=dict)
     buckets: dict[tuple[Selector, str, str], tuple[tuple[float, int], ...] | None] = field(
         default_factory=dict
@@ -78,6 +80,7 @@ class Layout:
             by_name={name: tuple(positions) for name, positions in by_name.items()},
             by_engine={owner: tuple(positions) for owner, positions in by_engine.items()},
             owners=owners,
+            leaves_zeros_out=any(one.leaves_zeros_out for one in series),
         )
 
     @property
@@ -90,9 +93,13 @@ class Layout:
         """What is odd about such a page, for people: several servers on one, more engines than are judged."""
         return (*self._several_servers(), *self._surplus())
 
+    def is_zero(self, metric: str) -> bool:
+        """Whether the absence of a metric that every engine counts means that it counted nothing."""
+        return self.leaves_zeros_out and metric in COUNTED_FROM_START
+
     def shows(self, metric: str) -> bool:
         """Whether the metric is on the page, under any of its names."""
-        return any(name in self.by_name for name in spellings(metric))
+        return any(name in self.by_name for name in spellings(metric)) or self.is_zero(metric)
 
     def _several_servers(self) -> Iterator[str]:
         if self.owners.marks:

@@ -87,6 +87,21 @@ HISTOGRAMS = frozenset(
         "kv_block_reuse_gap_seconds",
     }
 )
+# What every engine of V1 counts from its start on, whatever its options.
+COUNTED_FROM_START = frozenset(
+    {
+        "vllm:num_preemptions_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:prompt_tokens_total",
+        "vllm:generation_tokens_total",
+        "vllm:request_success_total",
+        "vllm:iteration_tokens_total_count",
+        "vllm:time_to_first_token_seconds_count",
+        "vllm:request_prompt_tokens_sum",
+        "vllm:request_generation_tokens_sum",
+    }
+)
 # Series of the API server process and of its HTTP layer, and those that only tell the version.
 PROCESS = frozenset(
     {

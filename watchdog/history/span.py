@@ -37,8 +37,9 @@ class Span:
         return frame.layout.columns(selector, self.subject.model_name, self.subject.engine)
 
     def total(self, frame: Frame, selector: Selector) -> float:
-        """The sum over the selected series in a frame; NaN where one is unknown or there is none."""
-        return frame.total(self.columns(frame, selector))
+        """The sum over the selected series in a frame; NaN where one is unknown, or none is there and it is not 0."""
+        columns = self.columns(frame, selector)
+        return frame.total(columns) if columns or not frame.layout.is_zero(selector.metric) else 0.0
 
     def increase(self, selector: Selector) -> float | None:
         """How much the selected counters grew from the first frame to the last, summed.
@@ -58,7 +59,7 @@ class Span:
         first, last = self.frames[0], self.frames[-1]
         columns = self.columns(last, selector)
         if not columns:
-            return None
+            return 0.0 if last.layout.is_zero(selector.metric) else None
         total = 0.0
         same = first.layout is last.layout
         for column in columns:

@@ -16,7 +16,9 @@ VLLM = "vllm:"
 MODEL_LABEL = "model_name"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What servers in front of vLLM make of `vllm:`; a longer prefix stands before one it contains.
-PREFIXES = ("ray_vllm:", "ray_vllm_", "kserve_vllm:", "kserve_vllm_", "vllm_")
+# Ray's metrics agent shows a counter only once it counted something.
+RAY_PREFIXES = ("ray_vllm:", "ray_vllm_")
+PREFIXES = (*RAY_PREFIXES, "kserve_vllm:", "kserve_vllm_", "vllm_")
 # No label of vLLM comes near; the library takes quadratic time over escapes, hence less of those.
 MAX_LABELS_BYTES = 16 * 1024
 MAX_ESCAPED_LABELS_BYTES = 2 * 1024
@@ -182,7 +184,9 @@ class SeriesCache:
         identity = (name, frozenset(labels.items()))
         series = self._series.get(identity)
         if series is None:
-            series = self._series[identity] = Series(name, MappingProxyType(labels))
+            series = self._series[identity] = Series(
+                name, MappingProxyType(labels), text.startswith(RAY_PREFIXES)
+            )
         return series
 
     def _read_labels(self, sample: _Sample) -> tuple[str, dict[str, str]]:
