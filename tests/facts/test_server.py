@@ -68,6 +68,8 @@ def test_where_labels_do_not_tell_the_pool_the_shape_of_the_model_does() -> None
     assert numbers(server(told, config=config))["pool_tokens"] == 1000
     parallel = Expectations(shape=shape, vllm_args={"--tensor-parallel-size": "2"})
     assert numbers(server(parallel, config=config))["pool_tokens"] == 2000
+    short = Expectations(shape=shape, vllm_args={"-tp": "2"})
+    assert numbers(server(short, config=config))["pool_tokens"] == 2000
 
 
 def test_what_the_owner_told_are_facts() -> None:

@@ -318,6 +318,13 @@ def test_the_share_of_memory(remedy: dict[str, str], labels: dict[str, str], is_
     assert (offered(remedy, replace(LATE, config=LABELS | labels)) is not None) is is_offered
 
 
+@pytest.mark.parametrize("name", ["--gpu-memory-utilization", "--device-memory-utilization"])
+def test_the_share_of_memory_is_known_under_both_its_names(name: str) -> None:
+    told = replace(LATE, config={}, args={name: "0.94"})
+    assert offered(SHARE, told) is None
+    assert offered(SHARE, replace(told, args={name: "0.9"})) is not None
+
+
 def test_a_cap_on_the_pool_is_taken_away_instead_of_raising_the_share() -> None:
     rule = rule_of({"flag": "--num-gpu-blocks-override", "action": "Remove the cap."}, SHARE)
     capped = replace(LATE, config=LABELS | {"num_gpu_blocks_override": "2000"})
@@ -717,6 +724,7 @@ def test_flags_are_found_by_every_spelling() -> None:
         ("--max_num_seqs", "--max-num-seqs"),
         ("-tp", "--tensor-parallel-size"),
         ("-q", "--quantization"),
+        ("--device-memory-utilization", "--gpu-memory-utilization"),
     ):
         flag = find_flag(text)
         assert flag is not None

@@ -10,6 +10,7 @@ from watchdog.facts.capacity import (
     usual_memory_pool_tokens,
 )
 from watchdog.facts.fact import Fact, Known
+from watchdog.facts.flags import all_flags
 from watchdog.facts.gpus import Gpu, decode_ceiling_tokens_per_second, find_gpu
 from watchdog.facts.launch import ServerContext, amount
 from watchdog.facts.version import Engine, VersionRange, fingerprint, guess_engine, parse_version
@@ -153,7 +154,10 @@ class KnownServer:
 
     def _argument(self, flag: str) -> int | None:
         """A launch flag's value as a whole number, read as vLLM reads it (8k); None for what is none."""
-        number = amount(self._told.vllm_args.get(flag))
+        spelled = (flag, *all_flags()[flag].spellings)
+        number = amount(
+            next((self._told.vllm_args[name] for name in spelled if name in self._told.vllm_args), None)
+        )
         return int(number) if number is not None and 1 <= number <= _GREATEST else None
 
     def _pool(self, engine: str) -> float | None:
