@@ -293,6 +293,8 @@ class Finding(NamedTuple):
     missing: tuple[str, ...] = ()
     error: str = ""
     """What went wrong inside the rule, a fault of ours; empty where nothing did."""
+    began_seconds: float | None = None
+    """How long ago the trouble began, where the rule can tell; None where it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,8 @@ class Incident:
     were so at any time while it fired.
     `unknown` while it cannot be judged. While it fires though its rule says no already, `cleared_at` is since when and
     `closes_at` when it resolves unless its condition returns (None: when its symptoms are gone); cause, evidence and
-    remedies are then those of the last yes. `held_seconds` is for how long, under watch, its rule has said yes.
+    remedies are then those of the last yes. `held_seconds` is for how long, under watch, its rule has said yes,
+    `began_at` when the trouble began as far as its rule can tell (None: it cannot).
     """
 
     key: Key
@@ -325,6 +328,12 @@ class Incident:
     cleared_at: float | None = None
     closes_at: float | None = None
     held_seconds: float = 0.0
+    began_at: float | None = None
+
+    @property
+    def since(self) -> float:
+        """When the trouble began: by what its rule can tell, else when it was first seen (unix seconds)."""
+        return self.pending_since if self.began_at is None else self.began_at
 
     @property
     def is_cleared(self) -> bool:

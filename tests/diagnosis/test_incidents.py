@@ -377,6 +377,22 @@ def test_a_symptom_with_another_cause_keeps_nobody() -> None:
     assert one.lead() == Key("b", *ENGINE)
 
 
+def test_trouble_began_when_its_rule_says_and_is_told_so_from_the_first_look_to_the_end() -> None:
+    one = book(rule("stall", 10, keep=0))
+    one.update([says(YES, "stall")._replace(began_seconds=25.0)], 100, 1100)
+    assert [each.since for each in one.incidents()] == [1075]
+    # A history that has forgotten the last step sees a shorter stall.
+    one.update([says(YES, "stall")._replace(began_seconds=5.0)], 110, 1110)
+    [over] = one.update([says(NO, "stall")], 115, 1115)
+    assert (over.incident.since, over.incident.firing_since, over.incident.resolved_at) == (1075, 1110, 1115)
+
+
+def test_trouble_of_which_nothing_tells_the_beginning_began_when_it_was_seen() -> None:
+    one = book(rule("slow", 10))
+    one.update([says(YES, "slow")], 100, 1100)
+    assert [each.since for each in one.incidents()] == [1100]
+
+
 def test_what_holds_leads_before_what_has_cleared() -> None:
     one = book(rule("bad", 0), rule("mild", 0))
     critical = says(YES, "bad", severity=Severity.CRITICAL)

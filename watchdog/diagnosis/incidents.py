@@ -210,7 +210,7 @@ class IncidentBook:
         held = _counted(at - entry.last_at) if entry.last_truth is Truth.YES else 0.0
         entry.last_at, entry.last_truth, entry.seen_at = at, Truth.YES, at
         entry.quiet_seconds = 0.0
-        entry.incident = _found_again(entry.incident, finding, held)
+        entry.incident = _found_again(entry.incident, finding, held, wall)
         if entry.incident.state is State.FIRING:
             return _graver(entry, finding, wall) or _milder(entry, finding, held, rule, wall)
         waited = entry.incident.held_seconds >= rule.for_seconds - 1e-6
@@ -379,10 +379,18 @@ def _begin(key: Key, rule: Rule, finding: Finding, wall: float) -> Incident:
         unhelpful=finding.unhelpful,
         runbook=f"docs/causes.md#{rule.id}",
         pending_since=wall,
+        began_at=_began_at(None, finding, wall),
     )
 
 
-def _found_again(incident: Incident, finding: Finding, held_seconds: float) -> Incident:
+def _began_at(known: float | None, finding: Finding, wall: float) -> float | None:
+    """When the trouble began; what is known of it once is kept, since the later look sees less of the past."""
+    if known is not None or finding.began_seconds is None or finding.began_seconds < 0:
+        return known
+    return wall - finding.began_seconds
+
+
+def _found_again(incident: Incident, finding: Finding, held_seconds: float, wall: float) -> Incident:
     return replace(
         incident,
         cause=finding.cause,
@@ -393,6 +401,7 @@ def _found_again(incident: Incident, finding: Finding, held_seconds: float) -> I
         cleared_at=None,
         closes_at=None,
         held_seconds=incident.held_seconds + held_seconds,
+        began_at=_began_at(incident.began_at, finding, wall),
     )
 
 

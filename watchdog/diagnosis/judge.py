@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from watchdog.facts.launch import ServerContext
+from watchdog.history.number import finite
 from watchdog.language.template import render_text
 from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
@@ -86,6 +87,7 @@ def _ask(rule: Rule, case: Case) -> Finding:
         evidence=judgement.evidence,
         remedies=remedies,
         unhelpful=unhelpful,
+        began_seconds=finite(rule.began.number(lookup)) if rule.began else None,
     )
 
 

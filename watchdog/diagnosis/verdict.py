@@ -105,8 +105,8 @@ def _idle(proofs: Sequence[Proof], idleness: Idleness) -> Ruling:
     if idleness.is_proven:
         return Ruling(Verdict.HEALTHY, idleness.text[0].lower() + idleness.text[1:].rstrip("."))
     still = [proof.still_seconds for proof in proofs if proof.still_seconds is not None]
-    lasting = f"no step has ended for {seconds_text(min(still))}" if still else "nothing moves"
-    return Ruling(Verdict.IDLE, f"{lasting} and nothing shows whether requests hang: health is not proven")
+    lasting = f"no step for {seconds_text(min(still))}" if still else "nothing moves"
+    return Ruling(Verdict.IDLE, f"{lasting}, nothing shows whether requests hang: health is not proven")
 
 
 def _doubt(lookup: Lookup, moves: bool | None, in_flight: float | None) -> str:

@@ -93,7 +93,9 @@ class IncidentBody(Body):
         "until its symptoms are gone, a minute at most."
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
-    since: str | None = Field(description=f"When it was first seen ({RFC3339}).")
+    since: str | None = Field(
+        description=f"When the trouble began: of a stall its last step, else when it was first seen ({RFC3339})."
+    )
     firing_since: str | None = Field(description=f"When it began to fire ({RFC3339}).")
     resolved_at: str | None = Field(description=f"When it was over ({RFC3339}).")
     cause: str = Field(description="What is wrong, in a sentence with the values.")
@@ -475,7 +477,7 @@ def incident_body(incident: Incident) -> IncidentBody:
         cleared=time_text(incident.cleared_at),
         closes=time_text(incident.closes_at),
         labels=dict(incident.labels),
-        since=time_text(incident.pending_since),
+        since=time_text(incident.since),
         firing_since=time_text(incident.firing_since),
         resolved_at=time_text(incident.resolved_at),
         cause=incident.cause,

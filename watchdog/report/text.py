@@ -257,8 +257,8 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
     for index, text in enumerate(incident.unhelpful):
         yield from _row("" if index else "won't help", text, width)
     yield from _row("symptoms", ", ".join(incident.symptoms), width)
-    if incident.firing_since:
-        since = since_text(incident.firing_since, now)
+    if incident.since:
+        since = since_text(incident.since, now)
         yield from _row("since", f"{since}; it cannot be judged now" if incident.unknown else since, width)
     yield from _row("runbook", _runbook(incident), width)
 
@@ -322,8 +322,8 @@ def ended(body: TargetBody) -> list[IncidentBody]:
 
 
 def ended_text(incident: IncidentBody) -> str:
-    """From when to when it fired, and for how long: `14:10:00 to 14:12:30 UTC (2m 30s)`."""
-    begin, end = incident.firing_since or incident.since, incident.resolved_at
+    """From when to when it lasted, and for how long: `14:10:00 to 14:12:30 UTC (2m 30s)`."""
+    begin, end = incident.since, incident.resolved_at
     if begin is None or end is None:
         return ""
     lasted = seconds_text(_seconds_between(begin, end))

@@ -257,6 +257,9 @@ class RulePart(_Part):
         description="Clauses that must all hold."
     )
     unless: tuple[Clause, ...] = Field((), description="Clauses of which none may hold.")
+    began: Number | None = Field(
+        None, description="How many seconds ago the trouble began; when it was first seen if not given."
+    )
     explains: tuple[Text, ...] = Field((), description="Ids of rules that are its symptoms while it fires.")
     explained_by: tuple[Text, ...] = Field(
         (), description="Ids of rules of which it is a symptom while they fire."

@@ -90,8 +90,9 @@ class Rule:
     `like` is what makes a stretch of the past comparable: the factor within which each signal must have been.
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
     its symptoms while it fires, those that name it in their `explained_by` among them once the set is read.
-    `where` are named parts of the clauses. `limit` is what bounds throughput where the rule holds, None where it says
-    nothing of that.
+    `where` are named parts of the clauses. `began` is how many seconds ago the trouble began, None where nothing tells
+    that better than the first look that saw it. `limit` is what bounds throughput where the rule holds, None where it
+    says nothing of that.
     """
 
     id: str
@@ -116,6 +117,7 @@ class Rule:
     limit: Limit | None = None
     explained_by: tuple[str, ...] = ()
     where: Mapping[str, Expression] = field(default_factory=dict)
+    began: Expression | None = None
 
 
 class Complaint(NamedTuple):
