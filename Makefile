@@ -59,7 +59,7 @@ soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, thre
 weeks: .venv/.develops ## days of simulated servers: what is named, how soon, and what is false (SEEDS="1 2 3")
 	$(BIN)/python -m tests.lives.weeks $(if $(SEEDS),--seeds $(SEEDS))
 
-docs: .venv/.runs ## make docs/causes.md, docs/signals.md and docs/settings.md again
+docs: .venv/.runs ## make the generated pages in docs/ again: causes, signals, rule keys, settings
 	$(BIN)/python -m watchdog.rule.docs docs
 	$(BIN)/python -m watchdog.settings.page > docs/settings.md
 

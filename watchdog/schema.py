@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -36,7 +36,12 @@ def duration(value: Any) -> Any:
 
 _DURATION = BeforeValidator(duration)
 Text = Annotated[str, BeforeValidator(text)]
-Duration = Annotated[float, _DURATION, Field(ge=0, le=LONGEST_SECONDS)]
+Duration = Annotated[
+    float,
+    _DURATION,
+    Field(ge=0, le=LONGEST_SECONDS),
+    WithJsonSchema({"type": ["string", "number"], "format": "duration", "minimum": 0}),
+]
 
 
 class Problem(NamedTuple):

@@ -456,6 +456,12 @@ def test_a_check_finds_what_the_service_would_bear(
     ]
 
 
+def test_the_schema_of_a_rule_file_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "rules", "schema")
+    assert ended.code == 0
+    assert json.loads(ended.out)["title"] == "A rule of vllm-watchdog"
+
+
 def test_recordings_are_scored_in_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

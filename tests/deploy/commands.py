@@ -64,6 +64,8 @@ def commands(text: str) -> Iterator[Command]:
             words = shlex.split(line, comments=True)
             while words and (words[0] == "sudo" or _ASSIGNMENT.match(words[0])):
                 words = words[1:]
+            if ">" in words:
+                words = words[: words.index(">")]
             if words:
                 yield Command(line, tuple(words))
 

@@ -34,6 +34,7 @@ DOCUMENTS = (
     "docs/quickstart-bare-metal.md",
     "docs/quickstart-laptop.md",
     "docs/writing-a-rule.md",
+    "docs/rule-keys.md",
     "docs/prometheus-and-alertmanager.md",
     "docs/upgrading.md",
 )

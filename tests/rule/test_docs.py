@@ -4,6 +4,7 @@ from tests.places import DOCS
 from tests.watching import shipped_rules
 from watchdog.facts.declared import DECLARED
 from watchdog.rule.docs import causes_document, signals_document
+from watchdog.rule.reference import reference_document
 from watchdog.signals.catalogue import CATALOGUE
 
 
@@ -15,6 +16,10 @@ def test_the_causes_page_is_in_step_with_the_rules() -> None:
 
 def test_the_signals_page_is_in_step_with_the_catalogue() -> None:
     assert (DOCS / "signals.md").read_text(encoding="utf-8") == signals_document(), "run `make docs`"
+
+
+def test_the_page_of_keys_is_in_step_with_the_models() -> None:
+    assert (DOCS / "rule-keys.md").read_text(encoding="utf-8") == reference_document(), "run `make docs`"
 
 
 def test_every_runbook_link_leads_to_its_cause() -> None:

@@ -1,5 +1,6 @@
 """`vllm-watchdog rules`: what causes are looked for, and whether rules (also your own) hold."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -145,6 +146,14 @@ def check(
         raise typer.Exit(1) from None
     count = sum(_lies_in(rule, folder) for rule in rules.rules)
     say("1 rule is sound" if count == 1 else f"{count} rules are sound")
+
+
+@app.command()
+def schema() -> None:
+    """Prints the JSON Schema of a rule file, with which editors complete and check it."""
+    from watchdog.rule.reference import json_schema  # noqa: PLC0415 - only this command
+
+    say(json.dumps(json_schema(), indent=2))
 
 
 @app.command("score")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from watchdog.facts.declared import DECLARED
 from watchdog.resources import shipped_rules_directory
+from watchdog.rule.reference import reference_document
 from watchdog.rule.rule import RemedyRule, Rule
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.signals.catalogue import CATALOGUE, COMPARISONS, REMEMBERED, Comparison, Signal, signal_names
@@ -179,6 +180,7 @@ def main() -> None:
     rules = load([shipped_rules_directory()], signal_names())
     (folder / "causes.md").write_text(causes_document(rules), encoding="utf-8")
     (folder / "signals.md").write_text(signals_document(), encoding="utf-8")
+    (folder / "rule-keys.md").write_text(reference_document(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -140,8 +140,14 @@ Decimal = Annotated[float, PlainValidator(_decimal), _DECIMAL]
 NumberOrBound = Annotated[
     float, PlainValidator(_number_or_bound), WithJsonSchema({"type": ["number", "string"]})
 ]
-Clause = Annotated[Expression, PlainValidator(read_clause), _STRING]
-Parts = Annotated[dict[str, Expression], PlainValidator(read_parts), WithJsonSchema({"type": "object"})]
+CLAUSE, PART = "clause", "part"
+"""Marks in the JSON Schema of what is defined once in it."""
+Clause = Annotated[Expression, PlainValidator(read_clause), WithJsonSchema({"$comment": CLAUSE})]
+Parts = Annotated[
+    dict[str, Expression],
+    PlainValidator(read_parts),
+    WithJsonSchema({"type": "object", "additionalProperties": {"$comment": PART}}),
+]
 Number = Annotated[Expression, PlainValidator(read_number), WithJsonSchema({"type": ["string", "number"]})]
 Told = Annotated[Template, PlainValidator(_template), _STRING]
 RemedyTold = Annotated[Template, PlainValidator(_remedy_template), _STRING]
