@@ -189,11 +189,23 @@ class ServerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryReading:
+    """What is known of the canary, in monotonic seconds.
+
+    `answered_at` is when it was last answered, `waits_since` since when it has had no answer; None for never.
+    """
+
+    answered_at: float | None = None
+    waits_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scrape:
     """One attempt to read a page. Exactly one of `body` (non-empty) and `failure` carries the outcome.
 
     `at` is monotonic (arithmetic), `wall` is unix time (display); `status` is 0 where nothing answered.
     `load` is what `GET /load` told beside the page, in requests; None where it was not asked or did not answer.
+    `canary` is what the canary had seen by then, where one is sent.
     """
 
     at: float
@@ -204,6 +216,7 @@ class Scrape:
     failure: Failure | None = None
     server_info: ServerInfo = ServerInfo()
     load: int | None = None
+    canary: CanaryReading = CanaryReading()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -479,6 +492,8 @@ class Snapshot:
     why: str = ""
     rule_errors: Mapping[str, int] = field(default_factory=dict)
     """Evaluations that went wrong inside a rule since the start, by rule id."""
+    wants_canary: bool = False
+    """Whether a canary would show something: nothing moves, and none is known to be idle or asleep."""
 
     @property
     def standing(self) -> Standing:

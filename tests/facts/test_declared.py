@@ -23,7 +23,16 @@ from watchdog.facts.restarts import Restarts
 from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import Reset
-from watchdog.model import Expectations, ModelShape, Objectives, Page, Reason, ServerInfo, Subject
+from watchdog.model import (
+    CanaryReading,
+    Expectations,
+    ModelShape,
+    Objectives,
+    Page,
+    Reason,
+    ServerInfo,
+    Subject,
+)
 from watchdog.signals.catalogue import CATALOGUE, SIGNALS, Signals
 from watchdog.signals.functions import View
 
@@ -77,7 +86,8 @@ def of_its_requests() -> Iterator[Known]:
     idle, stuck = InFlight(counts=True), InFlight()
     for number in range(6):
         idle.note(Moment(5.0 * number, False, 0, 40.0, 9.0))
-        stuck.note(Moment(5.0 * number, False, 3, 40.0 + number, 9.0 + number))
+        waits = CanaryReading(waits_since=2.0)
+        stuck.note(Moment(5.0 * number, False, 3, 40.0 + number, 9.0 + number, waits))
     yield from idle.facts()
     yield from stuck.facts()
 

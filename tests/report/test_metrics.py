@@ -191,6 +191,16 @@ def test_the_service_tells_of_itself(tmp_path: Path) -> None:
     assert (version, revision) == ("1.0.0", "abc123")
 
 
+def test_canaries_are_counted_by_what_came_of_them(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    service.own = Figures(canaries={"chat": {"answered": 3, "late": 1, "refused": 0}})
+    assert values(service, "canaries_total", "target", "outcome") == {
+        ("chat", "answered"): 3,
+        ("chat", "late"): 1,
+        ("chat", "refused"): 0,
+    }
+
+
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:

@@ -147,7 +147,7 @@ class TargetDiagnosis:
         self._restarts.began(scrape.wall - self._history.frames[-1].total(columns), scrape.at)
         self._server.learn(self._layout(), self._server_info, bool(resets))
         self._in_flight.counts = self._server.counts_in_flight
-        self._in_flight.note(moment(self._history, scrape.load))
+        self._in_flight.note(moment(self._history, scrape))
 
     def _note_host_memory(self, at: float) -> None:
         columns = self._layout().columns(HOST_MEMORY, *WHOLE_TARGET)
@@ -273,6 +273,7 @@ class TargetDiagnosis:
             hints=self._hints,
             why=ruled.why,
             rule_errors=dict(self._judge.errors),
+            wants_canary=page is not None and self._in_flight.wants_canary and _is_awake(found),
         )
 
     def _readings(self, found: _Found) -> Iterator[Readings]:
@@ -296,3 +297,11 @@ class TargetDiagnosis:
 
     def _is_on_page(self, metric: str) -> bool:
         return bool(self._history.frames) and self._layout().shows(metric)
+
+
+def _is_awake(found: _Found) -> bool:
+    """Whether no engine sleeps or is being given other weights, as far as they tell."""
+    return not any(
+        signals["awake_ratio"] == 0 or (signals["weight_updates_in_flight"] or 0) > 0
+        for signals in found.signals.values()
+    )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from watchdog.facts.fact import Fact, Known
 from watchdog.history.number import AtLeast
+from watchdog.model import CanaryReading
 
 # fmt: off
 IN_FLIGHT = Fact(
@@ -33,8 +34,15 @@ STUCK_OPEN_FILES_RISES = Fact(
 ANSWERS_WITHOUT_TOKEN = Fact(
     "answers_without_token", "answers",
     "Completions that ended as 2xx from ten seconds after the last step on: they had no token.")
+CANARY_UNANSWERED = Fact(
+    "canary_unanswered_seconds", "s",
+    "For how long the canary's one token has not come and no step has ended; unknown where none is waited for.")
 # fmt: on
 
+# A canary that was answered vouches for an idle engine a little longer than until the next one.
+CANARY_VOUCHES_SECONDS = 90.0
+# A step may take a few seconds; a canary is for what takes longer.
+CANARY_STILL_SECONDS = 10.0
 # What rises and falls again within this is a health check, a scrape or a connection that was kept for a moment.
 STAY_SECONDS = 20.0
 # The answer to what the last step made may take its time on a slow network.
@@ -46,7 +54,8 @@ LEAST_NONE_READINGS = 4
 # Scrapes and health checks move the count of an idle server by this much.
 MOST_IDLE_FILES = 2.0
 WITNESS_HOWTO = (
-    "Start vLLM with --enable-server-load-tracking, and GET /load tells whether requests wait for an answer"
+    "Start vLLM with --enable-server-load-tracking, and GET /load tells whether requests wait for an answer; or let "
+    "the watchdog send a canary of one token a minute (`canary.enabled` of the target)"
 )
 
 
@@ -54,7 +63,7 @@ class Moment(NamedTuple):
     """What one page says of requests in flight; None where it does not say.
 
     `at` is monotonic seconds, `moved` whether a step ended since the page before, `answers` the completions answered
-    since the start.
+    since the start, `canary` what the canary has seen.
     """
 
     at: float
@@ -62,6 +71,7 @@ class Moment(NamedTuple):
     load: int | None = None
     open_files: float | None = None
     answers: float | None = None
+    canary: CanaryReading = CanaryReading()
 
 
 class Idleness(NamedTuple):
@@ -182,6 +192,23 @@ class InFlight:
         if now.answers is not None and self._answers is not None:
             yield ANSWERS_WITHOUT_TOKEN, known(now.answers - self._answers)
 
+        if (waits := self._canary_waits_since()) is not None:
+            yield CANARY_UNANSWERED, now.at - waits
+
+    @property
+    def wants_canary(self) -> bool:
+        """Whether nothing has moved for a while, and nothing tells that no request is in flight."""
+        now = self._seen
+        if now is None or now.moved or now.at - self._still_since < CANARY_STILL_SECONDS:
+            return False
+        return not self.is_tracked or now.load != 0
+
+    def _canary_waits_since(self) -> float | None:
+        """Since when a canary waits; None where a step ended since then: it waits behind others, as users do."""
+        now = self._seen
+        waits = now.canary.waits_since if now is not None else None
+        return waits if waits is not None and waits >= self._still_since else None
+
     def idleness(self) -> Idleness:
         """Whether a server on which nothing moves is proven to be idle, by the first witness there is."""
         now = self._seen
@@ -193,7 +220,15 @@ class InFlight:
             return Idleness(
                 True, "Idle: the API server's open files are as few as they were after its last step."
             )
+        if now is not None and self._canary_vouches(now):
+            return Idleness(True, "Idle: the canary's one token came within the last minute and a half.")
         return Idleness(False, f"Nothing moves, and nothing shows whether requests hang. {WITNESS_HOWTO}.")
+
+    @staticmethod
+    def _canary_vouches(now: Moment) -> bool:
+        answered_at = now.canary.answered_at
+        is_fresh = answered_at is not None and now.at - answered_at <= CANARY_VOUCHES_SECONDS
+        return is_fresh and now.canary.waits_since is None
 
     def _none_since(self) -> float | None:
         """Since when readings tell 0 and can be believed; None where requests were in flight since the last step."""

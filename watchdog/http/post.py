@@ -29,12 +29,16 @@ HEADERS = {"Content-Type": "application/json", "Connection": "close"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a post: `status` 0 where no whole answer came; `detail` holds neither URL nor secret."""
+    """What came of a post: `status` 0 where no whole answer came; `detail` holds neither URL nor secret.
+
+    `timed_out` is whether time ran out before a whole answer.
+    """
 
     status: int
     detail: str
     html: bool = False
     content: bytes = b""
+    timed_out: bool = False
 
     @property
     def accepted(self) -> bool:
@@ -71,9 +75,9 @@ class Poster:
         except Exception as error:  # whatever libraries raise: a post that failed is an answer
             if self._wire.stopped:
                 return Answer(0, "stopped")
-            return Answer(
-                0, _told(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
-            )
+            late = any(isinstance(cause, TimeoutError) for cause in underlying(error))
+            told = _told(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
+            return Answer(0, told, timed_out=late)
 
     def abort(self) -> None:
         """Ends the post under way, from another thread, and refuses further ones."""

@@ -102,3 +102,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def beside(page_url: str, path: str) -> str:
+    """The URL of `path` next to a metrics page: what stands before `/metrics` stays."""
+    parts = urlsplit(page_url)
+    root = parts.path.rstrip("/").rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))

@@ -40,6 +40,8 @@ class Figures:
     notifications: Sequence[Statistics] = ()
     state_on_disk: bool | None = None
     """Whether incidents are kept on disk; None where no state directory is set."""
+    canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How often each outcome of the canary came, by target name."""
 
 
 class Source(Protocol):
@@ -161,6 +163,11 @@ def _cycles(figures: Figures) -> Iterator[Metric]:
         for target, value in values.items():
             series.add((target,), value)
         yield series.family
+    canaries = _Counter("canaries", "Canaries of one token, by what came of them.", ("target", "outcome"))
+    for target, outcomes in figures.canaries.items():
+        for outcome, count in outcomes.items():
+            canaries.add((target, outcome), count)
+    yield canaries.family
 
 
 def _notifications(statistics: Sequence[Statistics]) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import BadStatusLine, HTTPException
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import requests
 from urllib3 import BaseHTTPResponse
@@ -26,7 +26,7 @@ from watchdog.http.client import (
     underlying,
 )
 from watchdog.http.endpoint import Endpoint
-from watchdog.http.url import redact_url, split_user_info
+from watchdog.http.url import beside, redact_url, split_user_info
 from watchdog.http.wire import Adapter, Stage, Wire
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
 from watchdog.scrape.load import LoadAsking, requests_in_flight
@@ -144,7 +144,7 @@ class Fetcher:
             return b""
         try:
             with self._lock:
-                return self._exchange(_beside(self._url, path), "application/json", seconds, FACTS_BYTES).body
+                return self._exchange(beside(self._url, path), "application/json", seconds, FACTS_BYTES).body
         except Exception:  # Best effort: a server that does not tell is as good as any other.
             return b""
 
@@ -214,13 +214,6 @@ def _host_and_port(url: str) -> tuple[str, int]:
     if parts.scheme not in {"http", "https"} or not host:
         raise _RefusedError(Reason.PROTOCOL, "the URL is none of http:// or https:// with a host")
     return host, port or (443 if parts.scheme == "https" else 80)
-
-
-def _beside(url: str, path: str) -> str:
-    """Returns the URL of `path` next to the metrics page: what stands before `/metrics` stays."""
-    parts = urlsplit(url)
-    root = parts.path.rstrip("/").rpartition("/")[0]
-    return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "", ""))
 
 
 def _check_head(response: BaseHTTPResponse, max_body_bytes: int) -> None:

@@ -17,6 +17,8 @@ from watchdog.model import Incident, Key, Snapshot, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.notifiers import Notifiers
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
+from watchdog.probe.canary import Canary
+from watchdog.probe.completion import CompletionProbe
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -121,6 +123,7 @@ class Service:
             reloaded_at=self._reloaded_at,
             cycle_seconds={watch.target.name: watch.cycle_seconds for watch in watches},
             cycle_errors={watch.target.name: watch.errors for watch in watches},
+            canaries={watch.target.name: watch.canary.outcomes for watch in watches if watch.canary},
             skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
@@ -247,6 +250,7 @@ class Service:
         limits = FetchLimits(settings.deadline_seconds(entry.name), scrape.max_body_bytes)
         fetcher = Fetcher(entry.endpoint(), limits)
         watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape)
+        watch.canary = _canary(entry)
         if before is not None:
             watch.take_over(before)
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
@@ -306,6 +310,12 @@ class Service:
 
     def _all(self) -> Sequence[Watch]:
         return tuple(self._watches.values())
+
+
+def _canary(entry: TargetSettings) -> Canary | None:
+    if not entry.canary.enabled:
+        return None
+    return Canary(CompletionProbe(entry.canary_endpoint()), steady_seconds)
 
 
 def _store(settings: Settings) -> Store | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
+from watchdog.probe.canary import Canary
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.settings.model import ScrapeSettings
@@ -25,6 +26,7 @@ class Watch:
     """A target's fetcher, its diagnosis and its last snapshot; `cycle` is the job that runs each interval.
 
     `errors` counts cycles that raised, `finished_at` is the steady time when one last ended well (None: never).
+    `canary`, where there is one, is sent after a cycle whose snapshot wants it.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Watch:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.target = target
+        self.canary: Canary | None = None
         self.snapshot: Snapshot | None = None
         self.errors = 0
         self.cycle_seconds = 0.0
@@ -62,11 +65,14 @@ class Watch:
             suspects = self.snapshot is not None and self.snapshot.suspects_api_server
             scrape = self._fetcher.fetch(began, self._wall(), suspects)
             self._refresh_facts(scrape)
+            if self.canary is not None:
+                scrape = replace(scrape, canary=self.canary.reading)
             # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
             with self._step:
                 if self._closed:
                     return
                 self._take(scrape)
+            self._send_canary()
         except Exception:  # the one place that catches all: the loop must go on
             self._failed()
             return
@@ -83,6 +89,11 @@ class Watch:
         except Exception:  # what is known stays known, although it could not be published
             self.errors += 1
             log.exception("publish_failed", extra={"target": self.target.name})
+
+    def _send_canary(self) -> None:
+        now = self.snapshot
+        if self.canary is not None and now is not None and now.wants_canary and now.vllm.models:
+            self.canary.send(now.vllm.models[0])
 
     def _refresh_facts(self, scrape: Scrape) -> None:
         """Asks for version and models when a server has just come up, and now and then until it tells."""
@@ -136,6 +147,8 @@ class Watch:
         """Gives the connection back; what is being published is waited for, a scrape under way never published."""
         self._closed = True
         self._fetcher.close()
+        if self.canary is not None:
+            self.canary.close()
         with self._step:
             pass
 

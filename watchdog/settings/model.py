@@ -1,5 +1,6 @@
 """All settings: command line over environment over YAML file over defaults; every fault is told at once."""
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from pydantic_settings import (
 from watchdog.errors import ConfigError
 from watchdog.http.endpoint import Endpoint
 from watchdog.http.url import (
+    beside,
     canonical_url,
     checked_url,
     hide_path,
@@ -156,6 +158,21 @@ class ModelSettings(Section):
     weight_bytes: Count | None = Field(default=None, gt=0, description="Bytes of the weights on one GPU.")
 
 
+class CanarySettings(Section):
+    """One completion of one token, to see whether an engine on which nothing moves lives."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Ask for one token where nothing moves and requests may hang: at most once a minute, and never an "
+        "engine that sleeps.",
+    )
+    api_key_file: Path | None = Field(
+        default=None,
+        description="File with the server's API key (`--api-key`), read at each use; the target's own credentials "
+        "where not given.",
+    )
+
+
 class TargetSettings(Credentials):
     """One vLLM server to watch. A bare URL or host:port will do."""
 
@@ -190,6 +207,10 @@ class TargetSettings(Credentials):
     )
     match_labels: dict[LabelName, Line] = Field(
         default_factory=dict, description="Labels of incoming alerts that mean this target."
+    )
+    canary: CanarySettings = Field(
+        default_factory=CanarySettings,
+        description="Whether an engine that stands still is asked for a token.",
     )
 
     @classmethod
@@ -229,6 +250,16 @@ class TargetSettings(Credentials):
     def endpoint(self) -> Endpoint:
         """Where to fetch this target's page, and with which credentials."""
         return self.endpoint_at(self.url)
+
+    def canary_endpoint(self) -> Endpoint:
+        """Where to ask this target for a token, and with which key."""
+        endpoint = self.endpoint_at(beside(self.url, "v1/completions"))
+        key = self.canary.api_key_file
+        if key is None:
+            return endpoint
+        return dataclasses.replace(
+            endpoint, bearer_token_file=key, username=None, password_file=None, password=None
+        )
 
 
 class ScrapeSettings(Section):

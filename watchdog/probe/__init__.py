@@ -1,0 +1,1 @@
+"""What asks a server something on purpose."""
