@@ -14,12 +14,14 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from tests.contract.programs import ROOT, Alertmanager, run
+from tests.contract.programs import ROOT, Alertmanager, get, run
 from tests.pagers import Inbox, Post, Senders, incident, running, senders
 from tests.waiting import until
 from tests.watching import diagnosis, shipped_rules
 from watchdog.model import Severity, State
+from watchdog.notify.notifiers import Notifiers
 from watchdog.scrape.recording import read, thin
+from watchdog.settings.model import load
 
 RECORDING = ROOT / "tests" / "recordings" / "h200-kv-pool-exhausted.jsonl.xz"
 
@@ -151,6 +153,42 @@ def test_two_watchdogs_give_one_alert(tmp_path: Path) -> None:
             inbox.wait_for(2)
             time.sleep(1.5)
     assert [status for status, _ in said(inbox.posts)] == ["firing", "resolved"]
+
+
+def active(alertmanager: Alertmanager) -> set[tuple[str, str]]:
+    """The names of all that fires, heartbeats too, and the instance of each."""
+    found = get(f"{alertmanager.url}/api/v2/alerts?active=true") or []
+    return {(each["labels"]["alertname"], each["labels"]["instance"]) for each in found}
+
+
+def of_a_machine(name: str, alertmanager_url: str) -> Notifiers:
+    """What the settings of the quick start on bare metal send from the machine of this name."""
+    settings = load(ROOT / "deploy" / "systemd" / "watchdog.yaml", {"alertmanager.urls": [alertmanager_url]})
+    told = {"instance": name, "resend_seconds": 1.0}
+    notifiers = Notifiers(
+        settings.model_copy(update={"alertmanager": settings.alertmanager.model_copy(update=told)})
+    )
+    notifiers.run()
+    return notifiers
+
+
+def test_two_machines_of_the_quick_start_give_two_alerts_and_two_heartbeats(tmp_path: Path) -> None:
+    one = firing(target="vllm")
+    with pair(tmp_path) as (_, real):
+        machines = [of_a_machine(name, real.url) for name in ("gpu-0", "gpu-1")]
+        for each in machines:
+            each.observe([one], time.monotonic(), time.time(), {one.key})
+        until(lambda: len(active(real)) == 4)
+        machines[0].observe([ended(one)], time.monotonic(), time.time(), ())
+        until(lambda: len(active(real)) == 3)
+        left = active(real)
+        for each in machines:
+            each.stop(1.0)
+    assert left == {
+        ("VllmKvPoolExhausted", "gpu-1"),
+        ("VllmWatchdogHeartbeat", "gpu-0"),
+        ("VllmWatchdogHeartbeat", "gpu-1"),
+    }
 
 
 def test_an_alertmanager_that_was_down_ends_in_the_right_state(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_new_external_labels_end_the_alert_with_the_old_ones() -> None:
 def test_a_heartbeat_beats_as_long_as_the_watching_does() -> None:
     with (
         Inbox() as inbox,
-        running(sender(inbox.url, heartbeat=True, external_labels={"cluster": "eu"})) as it,
+        running(sender(inbox.url, heartbeat=True, external_labels={"cluster": "eu"}, instance="gpu-7")) as it,
     ):
         for second in range(0, 125, 5):
             it.observe([], second, WALL + second)
@@ -273,7 +273,12 @@ def test_a_heartbeat_beats_as_long_as_the_watching_does() -> None:
                 inbox.wait_for(1 + second // 60)
     beats = alerts_of(inbox)
     assert len(beats) == 3
-    assert beats[0]["labels"] == {"alertname": "VllmWatchdogHeartbeat", "cluster": "eu", "severity": "none"}
+    assert beats[0]["labels"] == {
+        "alertname": "VllmWatchdogHeartbeat",
+        "cluster": "eu",
+        "instance": "gpu-7",
+        "severity": "none",
+    }
     assert {beat["startsAt"] for beat in beats} == {timestamp(WALL)}
     assert unix(beats[-1]["endsAt"]) == WALL + 120 + 240
 

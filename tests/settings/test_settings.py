@@ -1,6 +1,7 @@
 """Settings: which layer wins, what is refused and where, and that no secret is ever shown."""
 
 import json
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -464,3 +465,45 @@ def test_any_text_as_a_url_is_taken_or_refused_and_never_raises(url: str) -> Non
     except ConfigError:
         return
     assert "@" not in made.targets[0].url.split("/")[2]
+
+
+def test_a_server_at_a_loopback_address_is_told_from_that_of_another_machine() -> None:
+    targets = [
+        {"name": "here", "url": "http://127.0.0.1:8000"},
+        {"name": "too", "url": "localhost:8001"},
+        {"name": "v6", "url": "http://[::1]:8002"},
+        {"name": "there", "url": "http://vllm-0.example.com:8000"},
+    ]
+    made = load(overrides={"targets": targets})
+    assert made.instance == platform.node()
+    assert made.instance_targets == {"here", "too", "v6"}
+    named = load(overrides={"targets": targets, "alertmanager.instance": "gpu-7"})
+    assert named.instance == "gpu-7"
+    assert named.instance_targets == {"here", "too", "v6", "there"}
+
+
+@pytest.mark.parametrize(
+    ("url", "alertmanager", "warns"),
+    [
+        ("http://127.0.0.1:8000", {}, False),
+        ("http://127.0.0.1:8000", {"instance": ""}, True),
+        ("http://127.0.0.1:8000", {"instance": "localhost"}, True),
+        ("http://127.0.0.1:8000", {"instance": "", "external_labels": {"machine": "gpu-7"}}, False),
+        ("http://127.0.0.1:8000", {"instance": "", "urls": []}, False),
+        ("http://vllm:8000", {}, True),
+        ("http://vllm:8000", {"instance": "gpu-7"}, False),
+        ("http://vllm:8000", {"external_labels": {"cluster": "eu"}}, False),
+        ("http://vllm.models.svc:8000", {}, False),
+        ("http://10.0.0.7:8000", {}, False),
+        ("http://[fd00::7]:8000", {}, False),
+    ],
+)
+def test_labels_that_another_watchdog_may_send_just_so_are_warned_of(
+    url: str, alertmanager: dict[str, object], warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "gpu-7.example.com")
+    receivers = {"urls": ["http://alertmanager:9093"], **alertmanager}
+    told = load(overrides={"targets": [{"name": "vllm", "url": url}], "alertmanager": receivers}).warnings
+    assert [("are not told from those" in each and "alertmanager.instance" in each) for each in told] == (
+        [True] if warns else []
+    )

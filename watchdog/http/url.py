@@ -96,6 +96,14 @@ def canonical_url(url: str) -> str:
     return f"{parts.scheme}://{(parts.hostname or '').rstrip('.')}:{port}{parts.path or '/'}?{parts.query}"
 
 
+def host_of(url: str) -> str:
+    """The host of `url`, without port and brackets; empty where there is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach what listens on `host`."""
     try:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
@@ -41,10 +41,21 @@ class Alert:
 
 
 class AlertBuilder:
-    """Turns incidents into alerts for one installation: its external labels and its own address."""
+    """Turns incidents into alerts for one installation: its external labels and its own address.
 
-    def __init__(self, external_labels: Mapping[str, str], external_url: str) -> None:
+    `instance` tells this watchdog from others; it is a label of the heartbeat and of the alerts of `instance_targets`.
+    """
+
+    def __init__(
+        self,
+        external_labels: Mapping[str, str],
+        external_url: str,
+        instance: str = "",
+        instance_targets: Collection[str] = (),
+    ) -> None:
         self._external_labels = dict(external_labels)
+        self._instance = {"instance": instance}
+        self._instance_targets = frozenset(instance_targets)
         self._external_url = external_url.rstrip("/")
 
     def build(self, incident: Incident, wall: float) -> Alert:
@@ -58,7 +69,9 @@ class AlertBuilder:
         }
         return Alert(
             labels=fitting_labels(
-                self._external_labels | {name: each for name, each in identity.items() if each}
+                (self._instance if incident.key.target in self._instance_targets else {})
+                | self._external_labels
+                | {name: each for name, each in identity.items() if each}
             ),
             annotations=self._annotations(incident),
             starts_at=min(since, wall),
@@ -73,7 +86,9 @@ class AlertBuilder:
             "description": "This alert always fires. Route it to a dead-man switch that pages when it stops.",
         }
         return Alert(
-            labels=fitting_labels(self._external_labels | {"alertname": HEARTBEAT_NAME, "severity": "none"}),
+            labels=fitting_labels(
+                self._instance | self._external_labels | {"alertname": HEARTBEAT_NAME, "severity": "none"}
+            ),
             annotations=annotations,
             starts_at=started_at,
             ends_at=None,

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Iterable
 
+from watchdog.diagnosis.fleet import FLEET
 from watchdog.model import Incident, Key
 from watchdog.notify.alert import AlertBuilder
 from watchdog.notify.alertmanager import AlertmanagerSender
@@ -20,7 +21,12 @@ class Notifiers:
 
     def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = memory_ledger) -> None:
         external_url = settings.web.external_url or ""
-        builder = AlertBuilder(settings.alertmanager.external_labels, external_url)
+        of_instance = settings.instance_targets
+        if settings.alertmanager.instance is not None:
+            of_instance |= {FLEET}
+        builder = AlertBuilder(
+            settings.alertmanager.external_labels, external_url, settings.instance, of_instance
+        )
         self._lock = threading.Lock()
         self._announcements = Announcements(
             builder, settings.alertmanager.symptoms, ledgers(LEDGER), map(ledgers, EARLIER_LEDGERS)
@@ -39,7 +45,12 @@ class Notifiers:
 
         def way(settings: Settings) -> tuple[object, ...]:
             # An alert's end lies several intervals ahead: with the old interval it would come between two scrapes.
-            return (settings.alertmanager, settings.webhooks, settings.longest_interval_seconds)
+            return (
+                settings.alertmanager,
+                settings.webhooks,
+                settings.longest_interval_seconds,
+                settings.instance_targets,
+            )
 
         return way(one) == way(other)
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+import platform
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -33,6 +34,7 @@ from watchdog.http.url import (
     checked_url,
     hide_path,
     host_and_port,
+    host_of,
     is_loopback,
     redact_url,
     split_user_info,
@@ -395,6 +397,12 @@ class AlertmanagerSettings(Section):
     external_labels: dict[LabelName, Line] = Field(
         default_factory=dict, description="Labels added to every alert."
     )
+    instance: Line | None = Field(
+        default=None,
+        description="Label `instance` of the heartbeat and of the alerts of servers at a loopback address, which other "
+        "machines have too. Given, it is on every alert; empty text, on none; the host name (in a pod its name) by "
+        "default.",
+    )
     resend_seconds: Seconds = Field(default=60, description="Pause between resends of what still fires.")
     resolved_retention_seconds: Seconds = Field(
         default=900, description="How long a resolved alert is still sent."
@@ -539,6 +547,18 @@ class Settings(BaseSettings):
         """Total time one scrape of the target of that name may take: always less than its interval."""
         return min(self.scrape.deadline_seconds, 0.8 * self.interval_seconds(name))
 
+    @property
+    def instance(self) -> str:
+        """What tells this watchdog from one on another machine; empty where nothing shall."""
+        given = self.alertmanager.instance
+        return platform.node() if given is None else given
+
+    @property
+    def instance_targets(self) -> frozenset[str]:
+        """The targets whose alerts must say which watchdog saw them: their address is another server elsewhere."""
+        every = self.alertmanager.instance is not None
+        return frozenset(one.name for one in self.targets if every or is_loopback(host_of(one.url)))
+
     def told(self, warnings: tuple[str, ...]) -> Self:
         """These settings, with what was odd about their sources."""
         self._told = warnings
@@ -613,7 +633,37 @@ def _risks(settings: Settings) -> list[str]:
         if entry.insecure_skip_verify:
             url = redact_url(getattr(entry, "url", ""))
             risks.append(f"insecure_skip_verify: whoever answers for {url} is believed")
-    return risks
+    return [*risks, *_collisions(settings)]
+
+
+def _collisions(settings: Settings) -> Iterator[str]:
+    """Alerts whose labels a watchdog elsewhere may send just so: one would end the other's."""
+    alertmanager = settings.alertmanager
+    if alertmanager.external_labels or not (alertmanager.urls or settings.webhooks):
+        return
+    remedy = "set alertmanager.instance or alertmanager.external_labels"
+    if settings.instance_targets and settings.instance in _NO_INSTANCES:
+        yield (
+            f"alerts are not told from those of another machine (its name is {settings.instance or 'empty'}): "
+            f"the end of one would end the other; {remedy}"
+        )
+    bare = [
+        one.name
+        for one in settings.targets
+        if one.name not in settings.instance_targets
+        and "." not in (host := host_of(one.url))
+        and ":" not in host
+    ]
+    if bare and alertmanager.instance is None:
+        names = ", ".join(bare[:3]) + (" and others" if len(bare) > 3 else "")
+        yield (
+            f"alerts of {names} are not told from those of another network where the same host name is another "
+            f"server; {remedy}"
+        )
+
+
+# What a machine is called that nobody named.
+_NO_INSTANCES = frozenset({"", "localhost", "localhost.localdomain", "(none)"})
 
 
 _WHOLE_URL_HIDDEN = frozenset({"webhooks", "forward_url"})
