@@ -149,6 +149,7 @@ class Expectations:
     """
 
     expected_shared_prefix_tokens: int | None = None
+    batch_jobs: bool = False
     objectives: Objectives = Objectives()
     gpu: str | None = None
     memory_bandwidth_bytes_per_second: float | None = None

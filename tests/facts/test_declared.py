@@ -39,6 +39,7 @@ from watchdog.signals.functions import View
 
 def of_a_server() -> Iterator[Known]:
     told = Expectations(
+        batch_jobs=True,
         expected_shared_prefix_tokens=600,
         objectives=Objectives(1.5, 0.05, 20.0),
         memory_bandwidth_bytes_per_second=3e12,

@@ -114,9 +114,11 @@ def _doubt(lookup: Lookup, moves: bool | None, in_flight: float | None) -> str:
     queue, ttft = lookup("waiting_recent_min"), finite(lookup("ttft_p50_seconds"))
     running, pace = lookup("running_recent_min"), lookup("stream_tokens_per_second")
     doubts = []
-    if queue:
+    # A job of many requests is meant to wait.
+    is_wanted = lookup("batch_jobs") == 1
+    if queue and not is_wanted:
         doubts.append(f"a queue of {queue:,.0f} stands")
-    if ttft is not None and ttft >= LONGEST_FIRST_TOKEN_SECONDS:
+    if ttft is not None and not is_wanted and ttft >= LONGEST_FIRST_TOKEN_SECONDS:
         doubts.append(f"half of the first tokens take {seconds_text(ttft)} or longer")
     if in_flight and moves is False:
         still = lookup("seconds_since_progress") or NOW_SECONDS

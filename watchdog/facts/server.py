@@ -38,6 +38,7 @@ DECODE_CEILING = Fact(
     "Memory bandwidth over weight bytes: the most one stream can get.")
 EXPECTED_SHARED_PREFIX_TOKENS = Fact(
     "expected_shared_prefix_tokens", "tokens", "Prefix that the owner says requests share.")
+BATCH_JOBS = Fact("batch_jobs", "0 or 1", "The owner says that jobs of many requests at once are wanted here.")
 TTFT_OBJECTIVE = Fact("ttft_objective_seconds", "s", "The promised 95th percentile time to first token.")
 ITL_OBJECTIVE = Fact("itl_objective_seconds", "s", "The promised 99th percentile inter-token latency.")
 E2E_OBJECTIVE = Fact("e2e_objective_seconds", "s", "The promised 95th percentile request time.")
@@ -180,6 +181,7 @@ class KnownServer:
             MAX_NUM_BATCHED_TOKENS: self._argument("--max-num-batched-tokens"),
             DECODE_CEILING: self._ceiling(),
             EXPECTED_SHARED_PREFIX_TOKENS: told.expected_shared_prefix_tokens,
+            BATCH_JOBS: 1.0 if told.batch_jobs else None,
             TTFT_OBJECTIVE: told.objectives.ttft_p95_seconds,
             ITL_OBJECTIVE: told.objectives.itl_p99_seconds,
             E2E_OBJECTIVE: told.objectives.e2e_p95_seconds,

@@ -195,6 +195,12 @@ class TargetSettings(Credentials):
         ge=0,
         description="Tokens that prompts share at their start (system prompt), if you know.",
     )
+    batch_jobs: bool = Field(
+        default=False,
+        description=(
+            "Jobs of many requests at once are wanted here: queues, full batches and late answers are told as info."
+        ),
+    )
     slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Latencies you promise.")
     gpu: Line | None = Field(
         default=None, description="GPU model, such as H100 or L40S; shown and used by remedies."
@@ -241,6 +247,7 @@ class TargetSettings(Credentials):
             url=redact_url(self.url),
             expectations=Expectations(
                 expected_shared_prefix_tokens=self.expected_shared_prefix_tokens,
+                batch_jobs=self.batch_jobs,
                 objectives=Objectives(**self.slo.model_dump()),
                 gpu=self.gpu,
                 memory_bandwidth_bytes_per_second=self.memory_bandwidth_bytes_per_second,
