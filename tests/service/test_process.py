@@ -9,6 +9,7 @@ import pytest
 import requests
 from fastapi import FastAPI
 
+from tests.waiting import until
 from watchdog.errors import ConfigError
 from watchdog.service import process
 from watchdog.service.process import WebServer, listen
@@ -107,3 +108,24 @@ def test_it_listens_on_ipv6_as_well() -> None:
         pytest.skip("no IPv6 here")
     with listen(WebSettings(host="::1", port=0)) as listener:
         assert listener.family == socket.AF_INET6
+
+
+def test_an_idle_server_wakes_seldom_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour between two looks: only a call can end it."""
+    monkeypatch.setattr(process, "LOOK_SECONDS", 3600.0)
+    web = WebSettings(port=0)
+    server = WebServer(FastAPI(), web, listen(web))
+    server.start()
+    until(lambda: server._server.started)
+    server.stop()
+    assert not server.alive
+
+
+def test_a_server_that_is_ended_before_it_runs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOK_SECONDS", 3600.0)
+    web = WebSettings(port=0)
+    server = WebServer(FastAPI(), web, listen(web))
+    server._server.end()
+    server.start()
+    until(lambda: not server.alive)
+    server.stop()
