@@ -220,7 +220,7 @@ class Scrape:
     canary: CanaryReading = CanaryReading()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Series:
     """One series of a page; `name` starts with `vllm:` whatever prefix the server used. Compared by identity.
 

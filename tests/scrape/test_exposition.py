@@ -23,8 +23,8 @@ def wanted(name: str) -> bool:
     return name.startswith(("vllm:", "process_", "http_"))
 
 
-def cache(**limits: int) -> SeriesCache:
-    return SeriesCache(wanted, **limits)
+def cache(max_series: int = 50_000, max_line_bytes: int = 64 * 1024) -> SeriesCache:
+    return SeriesCache(wanted, max_series, max_line_bytes)
 
 
 def page_of(text: str | bytes, known: SeriesCache | None = None) -> Page:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from watchdog.history.names import wanted
+from watchdog.history.shapes import Shapes
 from watchdog.model import Failure, Page, Reason, Scrape
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 
@@ -26,16 +27,17 @@ class PageReader:
     `last_success_wall` is when one last gave a page (unix seconds, None: never).
     """
 
-    def __init__(self, max_series: int, max_line_bytes: int) -> None:
+    def __init__(self, max_series: int, max_line_bytes: int, shapes: Shapes | None = None) -> None:
         self.scrapes = 0
         self.failures: dict[Reason, int] = {}
         self.last_success_wall: float | None = None
         self._failing = False
+        self._shapes = shapes or Shapes()
         self.limit(max_series, max_line_bytes)
 
     def limit(self, max_series: int, max_line_bytes: int) -> None:
         """Reads pages up to other limits from now on."""
-        self._cache = SeriesCache(wanted, max_series=max_series, max_line_bytes=max_line_bytes)
+        self._cache = SeriesCache(wanted, max_series, max_line_bytes, shapes=self._shapes)
 
     def read(self, scrape: Scrape) -> PageOrFailure:
         """The page of a scrape, or why there is none."""

@@ -29,6 +29,7 @@ from watchdog.facts.server import KnownServer
 from watchdog.facts.watching import Watching
 from watchdog.history.history import START_TIME, History, Reset
 from watchdog.history.layout import WHOLE_TARGET, Layout
+from watchdog.history.shapes import Shapes
 from watchdog.model import (
     BlindRule,
     Finding,
@@ -70,11 +71,13 @@ class TargetDiagnosis:
         max_series: int = 50_000,
         max_line_bytes: int = 65_536,
         listener: Listener | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
         self.target = target
         self._listener = listener
-        self._reader = PageReader(max_series, max_line_bytes)
-        self._history = History()
+        shapes = shapes or Shapes()
+        self._reader = PageReader(max_series, max_line_bytes, shapes)
+        self._history = History(shapes=shapes)
         self._engines = Engines(self._history)
         self._reachability = Reachability()
         self._restarts = Restarts()

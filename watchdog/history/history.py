@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watchdog.history.layout import WHOLE_TARGET, Frame, Layout, Selector, SeriesKey
-from watchdog.model import Page
+from watchdog.history.shapes import Shapes
+from watchdog.model import Page, Series
 
 # Ten minutes of baseline, the window of now, and a margin.
 RETENTION_SECONDS = 660.0
@@ -38,14 +39,21 @@ class Reset:
 class History:
     """The frames of one target. One writer; nothing here reads a clock."""
 
-    def __init__(self, retention_seconds: float = RETENTION_SECONDS, most_frames: int = MOST_FRAMES) -> None:
+    def __init__(
+        self,
+        retention_seconds: float = RETENTION_SECONDS,
+        most_frames: int = MOST_FRAMES,
+        shapes: Shapes | None = None,
+    ) -> None:
         self._retention_seconds = retention_seconds
         self._most_frames = most_frames
         self.frames: list[Frame] = []
         self.times: list[float] = []
         self._epochs: dict[tuple[str, str], float] = {}
         self._first_seen: dict[SeriesKey, float] = {}
+        self._shapes = shapes or Shapes()
         self._layout: Layout | None = None
+        self._series: tuple[Series, ...] = ()
         self._held_values = 0
         self.overfull = False
         """Whether the last page made older ones go before their time, for want of memory."""
@@ -53,8 +61,9 @@ class History:
     def append(self, page: Page, at: float) -> tuple[Reset, ...]:
         """Adds a page; returns the engines that began anew with it."""
         layout = self._layout
-        if layout is None or layout.series is not page.series:
-            layout = self._layout = Layout.of(page.series)
+        if layout is None or self._series is not page.series:
+            layout = self._layout = self._shapes.layout(page.series)
+            self._series = page.series
             self._remember(layout, at)
         frame = Frame(at, layout, array("d", page.values))
         self._held_values += self._cost(frame, self.frames[-1] if self.frames else None)

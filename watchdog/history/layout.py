@@ -34,11 +34,11 @@ class Selector:
 SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Layout:
-    """Where each series of a page stands; shared by all frames of one shape.
+    """Where each series of a page stands; shared by all frames of one shape, whichever target's they are.
 
-    `found` and `buckets` keep what was looked up; the one writer of the history fills them.
+    `found` and `buckets` keep what was looked up: the same for whoever asks, so that nobody need wait for another.
     """
 
     series: tuple[Series, ...]

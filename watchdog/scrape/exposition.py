@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from math import isfinite, nan
-from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from watchdog.errors import WatchdogError
+from watchdog.history.shapes import Lines, Shapes
 from watchdog.model import Page, Reason, Series
 
 VLLM = "vllm:"
@@ -88,16 +88,23 @@ class SeriesCache:
     """
 
     def __init__(
-        self, wanted: Callable[[str], bool], max_series: int = 50_000, max_line_bytes: int = 64 * 1024
+        self,
+        wanted: Callable[[str], bool],
+        max_series: int = 50_000,
+        max_line_bytes: int = 64 * 1024,
+        *,
+        shapes: Shapes | None = None,
     ) -> None:
         self.max_series = max_series
         self.max_line_bytes = max_line_bytes
         self._wanted = wanted
+        self._shapes = shapes or Shapes()
+        # A `Lines` while it is shared with other targets.
         self._younger: dict[bytes, Series | None] = {}
         self._older: dict[bytes, Series | None] = {}
-        self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
         self._learned_bytes = 0
         self._unusual_bytes = 0
+        self._learns = False
         self._shape: tuple[Series, ...] = ()
         self._unique: tuple[Series, ...] = ()
 
@@ -111,6 +118,7 @@ class SeriesCache:
         Raises _LineError for a line that cannot be read, with the line's number in it.
         """
         self._unusual_bytes = 0
+        self._learns = False
         found: list[Series] = []
         values: list[bytes] = []
         known = self._younger.get
@@ -137,6 +145,9 @@ class SeriesCache:
             self._shape = shape
             once = tuple(dict.fromkeys(shape))
             self._unique = shape if len(once) == len(shape) else once
+        elif not self._learns and not isinstance(self._younger, Lines):
+            # Of a page that says nothing new any more.
+            self._younger = self._shapes.lines(self._younger)
         return self._unique
 
     def _learn(self, line: bytes, head: bytes, lines: Sequence[bytes]) -> tuple[Series, bytes] | None:
@@ -170,6 +181,9 @@ class SeriesCache:
         return series
 
     def _remember(self, head: bytes, series: Series | None) -> None:
+        self._learns = True
+        if isinstance(self._younger, Lines):
+            self._younger = dict(self._younger)
         self._younger[head] = series
         self._learned_bytes += len(head)
 
@@ -181,13 +195,11 @@ class SeriesCache:
         if name is None:
             return None
         # One series for each spelling of it, so that a repeat in other words is a repeat.
-        identity = (name, frozenset(labels.items()))
-        series = self._series.get(identity)
-        if series is None:
-            series = self._series[identity] = Series(
-                name, MappingProxyType(labels), text.startswith(RAY_PREFIXES)
-            )
-        return series
+        leaves_zeros_out = text.startswith(RAY_PREFIXES)
+        other = self._shapes.known_series(name, labels, not leaves_zeros_out)
+        if other is not None and any(other is mine for mine in self._younger.values()):
+            return other
+        return self._shapes.series(name, labels, leaves_zeros_out)
 
     def _read_labels(self, sample: _Sample) -> tuple[str, dict[str, str]]:
         """Returns name and labels: usual ones at once, whatever else is allowed by way of the library."""
@@ -220,8 +232,6 @@ class SeriesCache:
     def _forget(self) -> None:
         self._older, self._younger = self._younger, {}
         self._learned_bytes = 0
-        kept = {series for series in self._older.values() if series is not None}
-        self._series = {key: series for key, series in self._series.items() if series in kept}
 
 
 def parse(body: bytes, cache: SeriesCache) -> Page:

@@ -13,6 +13,7 @@ from watchdog import logs
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.errors import ConfigError, RuleError
+from watchdog.history.shapes import Shapes
 from watchdog.model import Incident, Key, Snapshot, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.notifiers import Notifiers
@@ -55,6 +56,7 @@ class Service:
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
         self._watches: dict[str, Watch] = {}
+        self._shapes = Shapes()
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
         self._schedule_fleet()
         self._changing = threading.Lock()
@@ -249,7 +251,7 @@ class Service:
         scrape = settings.scrape
         limits = FetchLimits(settings.deadline_seconds(entry.name), scrape.max_body_bytes)
         fetcher = Fetcher(entry.endpoint(), limits)
-        watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape)
+        watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape, self._shapes)
         watch.canary = _canary(entry)
         if before is not None:
             watch.take_over(before)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.target import TargetDiagnosis
+from watchdog.history.shapes import Shapes
 from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
 from watchdog.probe.canary import Canary
 from watchdog.rule.rule_set import RuleSet
@@ -36,8 +37,7 @@ class Watch:
         rules: RuleSet,
         publish: Callable[[Snapshot], None],
         limits: ScrapeSettings | None = None,
-        steady: Callable[[], float] = steady_seconds,
-        wall: Callable[[], float] = time.time,
+        shapes: Shapes | None = None,
     ) -> None:
         self.target = target
         self.canary: Canary | None = None
@@ -48,10 +48,9 @@ class Watch:
         self._fetcher = fetcher
         self._rules = rules
         self._limits = limits or ScrapeSettings()
+        self._shapes = shapes
         self._diagnosis = self._new_diagnosis()
         self._publish = publish
-        self._steady = steady
-        self._wall = wall
         self._raised_in_a_row = 0
         self._step = threading.Lock()
         self._closed = False
@@ -60,10 +59,10 @@ class Watch:
 
     def cycle(self) -> None:
         """One scrape and what follows from it; never raises."""
-        began = self._steady()
+        began = steady_seconds()
         try:
             suspects = self.snapshot is not None and self.snapshot.suspects_api_server
-            scrape = self._fetcher.fetch(began, self._wall(), suspects)
+            scrape = self._fetcher.fetch(began, time.time(), suspects)
             self._refresh_facts(scrape)
             if self.canary is not None:
                 scrape = replace(scrape, canary=self.canary.reading)
@@ -76,7 +75,7 @@ class Watch:
         except Exception:  # the one place that catches all: the loop must go on
             self._failed()
             return
-        self.finished_at = self._steady()
+        self.finished_at = steady_seconds()
         self.cycle_seconds = self.finished_at - began
 
     def _take(self, scrape: Scrape) -> None:
@@ -108,13 +107,13 @@ class Watch:
         """Judges by other rules from the next cycle on; incidents keep their identity."""
         with self._step:
             self._rules = rules
-            self._diagnosis.replace_rules(rules, self._wall())
+            self._diagnosis.replace_rules(rules, time.time())
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
             self._taken_up = list(incidents)
-            self._diagnosis.restore(self._taken_up, self._steady())
+            self._diagnosis.restore(self._taken_up, steady_seconds())
 
     def take_over(self, before: "Watch") -> None:
         """Goes on where another watch of the same target will end: with what it said last, and its incidents."""
@@ -129,7 +128,7 @@ class Watch:
         with self._step:
             self._diagnosis = diagnosis
             self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
-            self._diagnosis.replace_rules(self._rules, self._wall())
+            self._diagnosis.replace_rules(self._rules, time.time())
 
     def live(self) -> list[Incident]:
         """The incidents that are not over, as another watch can take them up."""
@@ -153,7 +152,13 @@ class Watch:
             pass
 
     def _new_diagnosis(self) -> TargetDiagnosis:
-        return TargetDiagnosis(self.target, self._rules, self._limits.max_series, self._limits.max_line_bytes)
+        return TargetDiagnosis(
+            self.target,
+            self._rules,
+            self._limits.max_series,
+            self._limits.max_line_bytes,
+            shapes=self._shapes,
+        )
 
     def _failed(self) -> None:
         if self._closed:
@@ -176,7 +181,7 @@ class Watch:
         live = self.live()
         with self._step:
             self._diagnosis = self._new_diagnosis()
-            self._diagnosis.restore(live, self._steady())
+            self._diagnosis.restore(live, steady_seconds())
 
 
 def _log_changes(before: Snapshot | None, now: Snapshot) -> None:
