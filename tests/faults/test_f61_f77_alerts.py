@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import multiprocessing
 import time
 from collections.abc import Callable, Set
@@ -414,6 +415,46 @@ def test_f70_a_refused_alert_is_tried_again_ever_more_rarely() -> None:
             alertmanager.observe([incident()], time.monotonic(), WALL)
             time.sleep(0.02)
             assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_f70_a_receiver_that_refuses_everything_for_a_while_ends_nothing(status: int) -> None:
+    """A proxy before it: an alert goes into quarantine only where others of its batch are taken."""
+    incidents = [incident(f"r{number}", target=f"t{number}") for number in range(300)]
+    refuses = True
+    with (
+        Inbox(lambda _: Reply(status if refuses else 200)) as inbox,
+        running(sender(inbox.url, heartbeat=True)) as alertmanager,
+    ):
+        alertmanager.observe(incidents, 0, WALL)
+        until(lambda: alertmanager.statistics()[0].errors > 0)
+        # Few posts, although each batch is halved to find a bad alert in it.
+        assert len(inbox.posts) < 60
+        refuses = False
+        eventually_told(alertmanager, 301)
+
+
+def test_f70_a_quarantine_is_over_before_the_alert_would_end() -> None:
+    """Refused once beside others that were taken, at the default timing: tried again while it still fires there."""
+    logged: list[float] = []
+
+    class Times(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.msg == "alert_refused":
+                logged.append(record.__dict__["next_try_seconds"])
+
+    handler, logger = Times(), logging.getLogger("watchdog.notify.alertmanager")
+    logger.addHandler(handler)
+    try:
+        with Pager(lambda: WALL, lambda alert: alert["labels"]["rule"] == "bad") as pager:
+            alertmanager = sender(pager.url)
+            alertmanager.observe([incident("bad", target="a"), incident("good", target="b")], 0, WALL)
+            with running(alertmanager):
+                until(lambda: logged)
+    finally:
+        logger.removeHandler(handler)
+    # A refusal comes a resend (60 s) after the last time it was taken, and the alert ends 240 s after that.
+    assert logged == [90.0]
 
 
 # F71: answers that are none.

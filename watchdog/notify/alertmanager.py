@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import NamedTuple
 
 from watchdog.clock import steady_seconds
 from watchdog.http.post import Answer, Poster
@@ -21,7 +22,8 @@ ALERTS_PATH = "/api/v2/alerts"
 # The content cannot be taken, whoever sends it and whenever.
 _REFUSED = frozenset({400, 413, 422})
 _ENDS_AFTER_RESENDS = 4
-_LONGEST_QUARANTINE_SECONDS = 3600.0
+# So many refusals and nothing taken: that is the receiver, or a proxy before it. One bad alert among a batch takes ten.
+_REFUSALS_OF_A_RECEIVER = 20
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class AlertmanagerSender:
         self._resend_seconds = settings.resend_seconds
         self._retention_seconds = settings.resolved_retention_seconds
         self._horizon_seconds = _ENDS_AFTER_RESENDS * max(interval_seconds, settings.resend_seconds)
-        self._outboxes = tuple(_outbox(each, settings) for each in settings.urls)
+        self._outboxes = tuple(_outbox(each, settings, self._horizon_seconds) for each in settings.urls)
         self._sent_at: dict[str, float] = {}
         self._left_to_send = dict(ended)
         # The one sent longest ago first.
@@ -159,12 +161,23 @@ class _Quarantined:
     next_try_at: float
 
 
-class _Alertmanager:
-    """One Alertmanager: what it refuses is kept out of the batches of the others."""
+class _Refused(NamedTuple):
+    """A parcel that was refused by itself, and the answer."""
 
-    def __init__(self, poster: Poster, resend_seconds: float, capacity: int) -> None:
+    parcel: Parcel[_Encoded]
+    answer: Answer
+
+
+class _Alertmanager:
+    """One Alertmanager: what it refuses, while it takes others, is kept out of their batches.
+
+    Where it takes nothing the fault is its own or that of a proxy, whatever it answers: all is tried again.
+    """
+
+    def __init__(self, poster: Poster, resend_seconds: float, horizon_seconds: float, capacity: int) -> None:
         self._poster = poster
         self._resend_seconds = resend_seconds
+        self._horizon_seconds = horizon_seconds
         self._capacity = capacity
         self._quarantined: dict[str, _Quarantined] = {}
 
@@ -178,19 +191,32 @@ class _Alertmanager:
             for parcel in suspects
             if self._quarantined[parcel.identity].next_try_at <= steady_seconds()
         ]
-        delivery = self._post(rest, give_up_at) if rest else Delivery()
+        refused: list[_Refused] = []
+        delivery = self._post(rest, give_up_at, refused) if rest else Delivery()
         for parcel in due:
-            delivery = _sum(delivery, self._post([parcel], give_up_at))
-        return delivery
+            delivery = _sum(delivery, self._post([parcel], give_up_at, refused))
+        if delivery.sent:
+            for each in refused:
+                self._quarantine(*each)
+            return delivery
+        # Those that were known to be refused are so still, as far as can be told.
+        names = frozenset(parcel.identity for parcel, _ in refused if parcel not in suspects)
+        for parcel, answer in refused:
+            if parcel in suspects:
+                self._quarantine(parcel, answer)
+        return replace(delivery, again=delivery.again | names)
 
-    def _post(self, parcels: Sequence[Parcel[_Encoded]], give_up_at: float) -> Delivery:
+    def _post(
+        self, parcels: Sequence[Parcel[_Encoded]], give_up_at: float, refused: list[_Refused]
+    ) -> Delivery:
+        """Posts them; of those that are refused each is noted in `refused` by itself."""
         left_seconds = give_up_at - steady_seconds()
-        if left_seconds <= 0:
+        if left_seconds <= 0 or len(refused) >= _REFUSALS_OF_A_RECEIVER:
             return Delivery(again=frozenset(parcel.identity for parcel in parcels))
         body = b"[" + b",".join(parcel.content.body for parcel in parcels) + b"]"
         answer = self._poster.post(body, left_seconds)
         if answer.status in _REFUSED:
-            return self._isolate(parcels, give_up_at, answer)
+            return self._isolate(parcels, give_up_at, answer, refused)
         if not answer.accepted or _is_page(answer):
             names = frozenset(parcel.identity for parcel in parcels)
             return Delivery(errors=len(parcels), again=names, detail=answer.detail)
@@ -198,13 +224,22 @@ class _Alertmanager:
             self._quarantined.pop(parcel.identity, None)
         return Delivery(sent=len(parcels))
 
-    def _isolate(self, parcels: Sequence[Parcel[_Encoded]], give_up_at: float, answer: Answer) -> Delivery:
+    def _isolate(
+        self,
+        parcels: Sequence[Parcel[_Encoded]],
+        give_up_at: float,
+        answer: Answer,
+        refused: list[_Refused],
+    ) -> Delivery:
         """Halves the batch until the alert that is not taken stands alone."""
         if len(parcels) == 1:
-            self._quarantine(parcels[0], answer)
+            refused.append(_Refused(parcels[0], answer))
             return Delivery(errors=1, detail=answer.detail)
         middle = len(parcels) // 2
-        return _sum(self._post(parcels[:middle], give_up_at), self._post(parcels[middle:], give_up_at))
+        return _sum(
+            self._post(parcels[:middle], give_up_at, refused),
+            self._post(parcels[middle:], give_up_at, refused),
+        )
 
     def _is_suspect(self, parcel: Parcel[_Encoded]) -> bool:
         refused = self._quarantined.get(parcel.identity)
@@ -213,8 +248,9 @@ class _Alertmanager:
     def _quarantine(self, parcel: Parcel[_Encoded], answer: Answer) -> None:
         before = self._quarantined.pop(parcel.identity, None)
         times = before.times + 1 if before and before.starts_at == parcel.content.starts_at else 1
+        # Half a resend early, so that the resend due then is taken: beyond the horizon the alert would end.
         pause_seconds = min(
-            self._resend_seconds * 4**times, max(_LONGEST_QUARANTINE_SECONDS, self._resend_seconds)
+            self._resend_seconds * (2**times - 0.5), self._horizon_seconds - self._resend_seconds / 2
         )
         self._quarantined[parcel.identity] = _Quarantined(
             parcel.content.starts_at, times, steady_seconds() + pause_seconds
@@ -231,9 +267,11 @@ class _Alertmanager:
         )
 
 
-def _outbox(entry: AlertmanagerEndpoint, settings: AlertmanagerSettings) -> Outbox[_Encoded]:
+def _outbox(
+    entry: AlertmanagerEndpoint, settings: AlertmanagerSettings, horizon_seconds: float
+) -> Outbox[_Encoded]:
     poster = Poster(entry.endpoint_at(entry.url.rstrip("/") + ALERTS_PATH))
-    alertmanager = _Alertmanager(poster, settings.resend_seconds, settings.queue_capacity)
+    alertmanager = _Alertmanager(poster, settings.resend_seconds, horizon_seconds, settings.queue_capacity)
     return Outbox(
         redact_url(entry.url),
         alertmanager.deliver,
@@ -241,6 +279,7 @@ def _outbox(entry: AlertmanagerEndpoint, settings: AlertmanagerSettings) -> Outb
         capacity=settings.queue_capacity,
         batch_size=BATCH_SIZE,
         timeout_seconds=settings.timeout_seconds,
+        longest_pause_seconds=horizon_seconds / 2,
     )
 
 

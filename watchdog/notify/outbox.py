@@ -63,6 +63,7 @@ class Outbox(Generic[Content]):
         capacity: int,
         batch_size: int,
         timeout_seconds: float,
+        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
     ) -> None:
         self.receiver = receiver
         self._deliver = deliver
@@ -70,6 +71,7 @@ class Outbox(Generic[Content]):
         self._capacity = capacity
         self._batch_size = batch_size
         self._timeout_seconds = timeout_seconds
+        self._longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, longest_pause_seconds)
         self._changed = threading.Condition()
         self._waiting: dict[str, Parcel[Content]] = {}
         self._drain_until: float | None = None
@@ -179,7 +181,7 @@ class Outbox(Generic[Content]):
             self._last_error = delivery.detail if delivery.errors else ""
             if delivery.again:
                 self._pause_seconds = min(
-                    max(2 * self._pause_seconds, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS
+                    max(2 * self._pause_seconds, FIRST_PAUSE_SECONDS), self._longest_pause_seconds
                 )
             else:
                 self._pause_seconds = 0.0
