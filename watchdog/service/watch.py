@@ -30,7 +30,7 @@ class Watch:
     `canary`, where there is one, is sent after a cycle whose snapshot wants it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of, and the clocks of a test
         self,
         target: Target,
         fetcher: Fetcher,
@@ -38,6 +38,9 @@ class Watch:
         publish: Callable[[Snapshot], None],
         limits: ScrapeSettings | None = None,
         shapes: Shapes | None = None,
+        *,
+        steady: Callable[[], float] = steady_seconds,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.target = target
         self.canary: Canary | None = None
@@ -51,6 +54,8 @@ class Watch:
         self._shapes = shapes
         self._diagnosis = self._new_diagnosis()
         self._publish = publish
+        self._steady = steady
+        self._wall = wall
         self._raised_in_a_row = 0
         self._step = threading.Lock()
         self._closed = False
@@ -59,10 +64,10 @@ class Watch:
 
     def cycle(self) -> None:
         """One scrape and what follows from it; never raises."""
-        began = steady_seconds()
+        began = self._steady()
         try:
             suspects = self.snapshot is not None and self.snapshot.suspects_api_server
-            scrape = self._fetcher.fetch(began, time.time(), suspects)
+            scrape = self._fetcher.fetch(began, self._wall(), suspects)
             self._refresh_facts(scrape)
             if self.canary is not None:
                 scrape = replace(scrape, canary=self.canary.reading)
@@ -75,7 +80,7 @@ class Watch:
         except Exception:  # the one place that catches all: the loop must go on
             self._failed()
             return
-        self.finished_at = steady_seconds()
+        self.finished_at = self._steady()
         self.cycle_seconds = self.finished_at - began
 
     def _take(self, scrape: Scrape) -> None:
@@ -107,13 +112,13 @@ class Watch:
         """Judges by other rules from the next cycle on; incidents keep their identity."""
         with self._step:
             self._rules = rules
-            self._diagnosis.replace_rules(rules, time.time())
+            self._diagnosis.replace_rules(rules, self._wall())
 
     def restore(self, incidents: Iterable[Incident]) -> None:
         """Takes up incidents of an earlier life."""
         with self._step:
             self._taken_up = list(incidents)
-            self._diagnosis.restore(self._taken_up, steady_seconds())
+            self._diagnosis.restore(self._taken_up, self._steady())
 
     def take_over(self, before: "Watch") -> None:
         """Goes on where another watch of the same target will end: with what it said last, and its incidents."""
@@ -128,7 +133,7 @@ class Watch:
         with self._step:
             self._diagnosis = diagnosis
             self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
-            self._diagnosis.replace_rules(self._rules, time.time())
+            self._diagnosis.replace_rules(self._rules, self._wall())
 
     def live(self) -> list[Incident]:
         """The incidents that are not over, as another watch can take them up."""
@@ -181,7 +186,7 @@ class Watch:
         live = self.live()
         with self._step:
             self._diagnosis = self._new_diagnosis()
-            self._diagnosis.restore(live, steady_seconds())
+            self._diagnosis.restore(live, self._steady())
 
 
 def _log_changes(before: Snapshot | None, now: Snapshot) -> None:
