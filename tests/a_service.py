@@ -98,6 +98,7 @@ def incident(rule: str = "kv-pool-exhausted", target: str = "chat", **changes: A
                 why="99 % of requests end below 4,021 tokens: the pool is planned for requests that never come.",
                 price="longer requests are refused",
                 direction="lower",
+                lasting=True,
             ),
             Remedy(
                 action="Store KV in 8 bits.",
@@ -106,6 +107,7 @@ def incident(rule: str = "kv-pool-exhausted", target: str = "chat", **changes: A
                 why="the pool then holds 131,072 tokens instead of 65,536.",
                 price="calibrate the scales, and compare answers before and after",
                 direction="set",
+                lasting=True,
             ),
             Remedy(action="Add a replica.", flag=None, value=None, why="", price="a GPU"),
         ),

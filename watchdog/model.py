@@ -282,7 +282,8 @@ class Evidence:
 class Remedy:
     """One thing to do: the flag (None for an action without one), its value, why it helps and what it costs.
 
-    `direction` is which way the flag moves (raise, lower, set, on, off), None where that is not known.
+    `direction` is which way the flag moves (raise, lower, set, on, off), None where that is not known. `lasting` is
+    whether it keeps the trouble from coming back; what is not helps right now.
     """
 
     action: str
@@ -291,6 +292,7 @@ class Remedy:
     why: str
     price: str
     direction: str | None = None
+    lasting: bool = False
 
 
 class Finding(NamedTuple):

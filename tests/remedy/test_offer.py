@@ -120,7 +120,26 @@ def test_a_remedy_carries_its_value_and_the_figures_behind_it() -> None:
         why="The pool holds 439,184 tokens.",
         price="p",
         direction="lower",
+        lasting=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("flag", "said", "lasting"),
+    [
+        (True, None, True),
+        (True, False, False),
+        (False, None, False),
+        (False, True, True),
+    ],
+)
+def test_a_flag_lasts_and_an_action_helps_now_unless_the_rule_says_otherwise(
+    flag: bool, said: bool | None, lasting: bool
+) -> None:
+    remedy = {**(SEQUENCES if flag else {"action": "Wait."}), **({} if said is None else {"lasting": said})}
+    found = offered(remedy, pool_tokens=439_184, request_tokens_mean=1_500)
+    assert found is not None
+    assert found.lasting is lasting
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,7 @@ def test_the_diagnosis_names_cause_evidence_and_remedy(site: Site[AService]) -> 
         "flag": "--max-model-len",
         "value": "8192",
         "direction": "lower",
+        "lasting": True,
         "why": "99 % of requests end below 4,021 tokens: the pool is planned for requests that never come.",
         "price": "longer requests are refused",
     }
@@ -164,7 +165,7 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AServi
     assert lines[0] == "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
     assert lines[1] == "  cause      457 requests wait while the KV pool is 98% full."
     assert "             kv_usage_peak_ratio (0.98) > least_peak_ratio (0.75)" in lines
-    assert "  do this    1. --max-model-len 8192: Shorten the longest request the server takes." in lines
+    assert "  to last    1. --max-model-len 8192: Shorten the longest request the server takes." in lines
     assert "                price: calibrate the scales, and compare answers before and after" in lines
     assert "  won't help --swap-space: V1 ignores it." in lines
     assert "  symptoms   queue-latency-high, ttft-high" in lines
@@ -241,6 +242,23 @@ def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_pa
     seen = "idle: GET /load tells that no request is in flight"
     assert lines(Verdict.HEALTHY, seen)[0] == f"HEALTHY  embed: nothing fires; {seen}"
     assert not any("prove it" in line for line in lines(Verdict.HEALTHY, seen))
+
+
+def test_what_helps_right_now_and_what_lasts_are_two_lists(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    body = diagnosis_body(service.targets(), service.last, (), NOW)
+    lines = diagnosis_text(body).splitlines()
+    now = lines.index("  right now  1. Add a replica.")
+    last = lines.index("  to last    1. --max-model-len 8192: Shorten the longest request the server takes.")
+    assert now < last
+    assert any(line.startswith("             2. --kv-cache-dtype fp8") for line in lines[last:])
+    page = bytes(diagnosis_page(body, 3).body).decode()
+    assert (
+        page.index("Right now") < page.index("Add a replica.") < page.index("So that it does not come back")
+    )
+    drains = replace(incident(), remedies=incident().remedies[2:])
+    service = a_service(tmp_path, snapshot(incidents=(drains,)))
+    assert "to last" not in diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
 
 
 def test_what_ended_within_the_hour_is_told_with_its_times(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def _offered(
         why=render_text(remedy.why, lookup, value, texts),
         price=render_text(remedy.price, lookup, value, texts),
         direction=_direction(remedy, value, context),
+        lasting=remedy.flag is not None if remedy.lasting is None else remedy.lasting,
     )
 
 

@@ -72,6 +72,9 @@ class RemedyBody(Body):
     flag: str | None = Field(description="The launch flag to change; null for an action without one.")
     value: str | None = Field(description="The value to give it; null where it cannot be computed.")
     direction: str | None = Field(description="Which way the flag moves: raise, lower, set, on, off.")
+    lasting: bool = Field(
+        description="True for what keeps the trouble from coming back, false for what helps right now."
+    )
     why: str = Field(description="Why it helps.")
     price: str = Field(description="What it costs.")
 

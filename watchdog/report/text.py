@@ -250,8 +250,9 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
     for index, evidence in enumerate(incident.evidence):
         # A value is never parted from its name.
         yield from _tied(_row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
-    for index, remedy in enumerate(incident.remedies):
-        yield from _remedy_lines("" if index else "do this", index + 1, remedy, width)
+    for label, remedies in by_urgency(incident):
+        for index, remedy in enumerate(remedies):
+            yield from _remedy_lines("" if index else label, index + 1, remedy, width)
     if any(remedy.flag for remedy in incident.remedies):
         yield from _row("", "Flags count from the next start of the server.", width)
     for index, text in enumerate(incident.unhelpful):
@@ -261,6 +262,13 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         since = since_text(incident.since, now)
         yield from _row("since", f"{since}; it cannot be judged now" if incident.unknown else since, width)
     yield from _row("runbook", _runbook(incident), width)
+
+
+def by_urgency(incident: IncidentBody) -> list[tuple[str, list[RemedyBody]]]:
+    """What to do right now, and what keeps it from coming back; a list that is empty is left out."""
+    now = [each for each in incident.remedies if not each.lasting]
+    lasting = [each for each in incident.remedies if each.lasting]
+    return [(label, each) for label, each in (("right now", now), ("to last", lasting)) if each]
 
 
 def standing_text(incident: IncidentBody, now: str | None) -> str:

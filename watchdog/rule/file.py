@@ -190,6 +190,11 @@ class RemedyPart(_Part):
     action: RemedyTold = Field(description="What to do, in the imperative.")
     flag: Flag | None = Field(None, description="The launch flag that it changes.")
     direction: Direction | None = Field(None, description="Which way the flag moves: raise, lower or set.")
+    lasting: bool | None = Field(
+        None,
+        description="Whether it keeps the trouble from coming back; if not given, a flag does, and an action "
+        "without one helps right now.",
+    )
     why: RemedyTold = Field(description="Why it helps.")
     price: RemedyTold = Field(description="What it costs.")
     when: Clause | None = Field(None, description="Offered only where this is yes.")

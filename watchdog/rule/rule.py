@@ -65,6 +65,8 @@ class RemedyRule:
     unless: Expression | None
     first_version: str | None
     last_version: str | None
+    lasting: bool | None = None
+    """Whether it keeps the trouble from coming back; None as is usual: a flag does, an action helps right now."""
 
 
 @dataclass(frozen=True, slots=True)

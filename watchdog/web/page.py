@@ -34,6 +34,7 @@ _TEMPLATES.filters |= {
     "state": text.state_text,
     "proof": text.proof_text,
     "ended": text.ended,
+    "urgency": text.by_urgency,
     "ended_time": text.ended_text,
     "ago": text.age_text,
     "since": text.since_text,
