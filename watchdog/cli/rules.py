@@ -109,11 +109,24 @@ def explain(
 @app.command("test")
 def run_tests(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with rule files.")],
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            "--recordings",
+            metavar="DIR",
+            help="Where the recordings are that tests point at; `recordings` in the folder if not given.",
+        ),
+    ] = None,
     form: FormOption = Form.TEXT,
 ) -> None:
     """Runs the tests that the rules of a folder carry; exit code 1 where one fails or is missing."""
-    rules = _rules_of(folder)
+    rule_set = load_rules(_with_shipped(folder, allow_untested=True))
+    rules = tuple(rule for rule in rule_set.rules if _lies_in(rule, folder))
     results = [result for rule in rules for result in test_rule(rule)]
+    if any(test.recording for rule in rules for test in rule.tests):
+        from watchdog.cli.recorded import run_recorded  # noqa: PLC0415 - needs the pipeline
+
+        results += run_recorded(rules, recordings or folder / "recordings", rule_set)
     failed = [result for result in results if not result.passed]
     untested = [] if rule_settings(None).allow_untested else list(filter(None, map(lacking_tests, rules)))
     if form is Form.JSON:
@@ -209,11 +222,6 @@ def _with_shipped(folder: Path, allow_untested: bool = False) -> RuleSettings:
     """A user's rules may explain ours, so both are read, unless the settings leave ours out."""
     shipped = rule_settings(None).shipped
     return RuleSettings(directories=[folder], shipped=shipped, allow_untested=allow_untested)
-
-
-def _rules_of(folder: Path) -> tuple[Rule, ...]:
-    rules = load_rules(_with_shipped(folder, allow_untested=True))
-    return tuple(rule for rule in rules.rules if _lies_in(rule, folder))
 
 
 def _lies_in(rule: Rule, folder: Path) -> bool:

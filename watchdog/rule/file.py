@@ -43,6 +43,8 @@ from watchdog.strict_yaml import Kind, Word, YamlFile
 KIND = Kind("a rule file", "it starts with `id:`", max_bytes=256 * 1024, max_nesting=12, max_entries=200)
 ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+RECORDING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
+PHASE = re.compile(r"[1-9][0-9]{0,3}")
 VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 BOUNDS: Mapping[str, type[Bound]] = {">= ": AtLeast, "<= ": AtMost}
 SUGGEST_FORMAT = "{value:.0f}"
@@ -85,6 +87,14 @@ def _decimal(value: Any) -> float:
 def _number_or_bound(value: Any) -> float:
     kind = BOUNDS.get(value[:3]) if isinstance(value, str) and not isinstance(value, Word) else None
     return kind(_decimal(Word(value[3:]))) if kind else _decimal(value)
+
+
+def _phase(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, Word) or not PHASE.fullmatch(value):
+        raise refused("a phase is a number from 1 on")
+    return int(value)
 
 
 def _written(value: Any) -> str:
@@ -153,6 +163,8 @@ Told = Annotated[Template, PlainValidator(_template), _STRING]
 RemedyTold = Annotated[Template, PlainValidator(_remedy_template), _STRING]
 ValueFormat = Annotated[str, PlainValidator(_format), _STRING]
 Flag = Annotated[str, _matching(FLAG, "a flag such as --max-num-seqs")]
+RecordingName = Annotated[str, _matching(RECORDING, "the name of a recording, without its folder and ending")]
+PhaseNumber = Annotated[int, PlainValidator(_phase), WithJsonSchema({"type": "integer", "minimum": 1})]
 Version = Annotated[str, _matching(VERSION, "a version such as 0.26.0")]
 ParameterName = Annotated[str, AfterValidator(_parameter_name)]
 SignalName = Annotated[str, AfterValidator(_signal_name)]
@@ -220,17 +232,54 @@ class RemedyPart(_Part):
 
 
 class OwnTestPart(_Part):
-    """What the rule must say of given signal values; every signal that is not given is unknown."""
+    """What the rule must say of given signal values, or in a phase of a recording.
+
+    A signal that is not given is unknown.
+    """
 
     name: Text = Field(description="What it shows.")
-    signals: dict[SignalName, NumberOrBound] = Field(
-        description="Values by signal; '>= 10' or '<= 10' for a bound."
+    recording: RecordingName | None = Field(
+        None, description="A recording by its name, which is that of its file; instead of `signals`."
     )
-    expect: Expectation = Field(description="fires, silent or unknown.")
+    phase: PhaseNumber | None = Field(
+        None, description="Which phase of the recording, counted from 1.", validate_default=True
+    )
+    signals: dict[SignalName, NumberOrBound] | None = Field(
+        None, description="Values by signal; '>= 10' or '<= 10' for a bound.", validate_default=True
+    )
+    expect: Expectation = Field(
+        description="Of values fires, silent or unknown; in a recording fires, leads or silent."
+    )
     severity: Severity | None = Field(None, description="The severity it must have.")
     cause_contains: Text | None = Field(None, description="What must stand in the cause.")
     remedy: dict[str, Written] = Field({}, description="Flags that must be offered, each with its value.")
     not_offered: tuple[Text, ...] = Field((), description="Flags that must not be offered.")
+
+    @field_validator("phase")
+    @classmethod
+    def _in_a_recording(cls, phase: int | None, info: ValidationInfo) -> int | None:
+        if (phase is None) != (info.data.get("recording", phase) is None):
+            raise refused("a test has both `recording` and `phase`, or none of them")
+        return phase
+
+    @field_validator("signals")
+    @classmethod
+    def _or_a_recording(cls, signals: dict[str, float] | None, info: ValidationInfo) -> dict[str, float]:
+        is_recorded = info.data.get("recording") is not None
+        if is_recorded and signals is not None:
+            raise refused("a test has `signals` or a `recording`, not both")
+        if signals is None and not is_recorded and "recording" in info.data:
+            raise PydanticCustomError("missing", "must be given")
+        return signals or {}
+
+    @field_validator("expect")
+    @classmethod
+    def _can_be_seen(cls, expect: Expectation, info: ValidationInfo) -> Expectation:
+        is_recorded = info.data.get("recording") is not None
+        if expect is (Expectation.UNKNOWN if is_recorded else Expectation.LEADS):
+            of = "in a recording" if is_recorded else "of values"
+            raise refused(f"no test expects `{expect}` {of}")
+        return expect
 
     @field_validator("name")
     @classmethod

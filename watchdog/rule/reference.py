@@ -27,6 +27,7 @@ _HOLDS: Mapping[str, str] = {
     "Part": "clause or number",
     "string": "text",
     "number": "number",
+    "integer": "whole number",
     "boolean": "true or false",
     "object": "mapping",
 }

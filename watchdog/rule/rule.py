@@ -27,6 +27,7 @@ class Expectation(StrEnum):
     FIRES = "fires"
     SILENT = "silent"
     UNKNOWN = "unknown"
+    LEADS = "leads"
 
 
 EXPECTED_TRUTH = {
@@ -71,8 +72,9 @@ class RemedyRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """What a rule says of given signal values; every signal not given is unknown.
+    """What a rule says of given signal values (every signal not given is unknown), or in a phase of a recording.
 
+    `recording` is the name of one and `phase` the number of its phase, from 1; both are None for given values.
     `remedy` are flags that must be offered, each with its value as text; `not_offered` flags that must not.
     """
 
@@ -83,6 +85,8 @@ class RuleTest:
     cause_contains: str | None = None
     remedy: Mapping[str, str] = field(default_factory=dict)
     not_offered: tuple[str, ...] = ()
+    recording: str | None = None
+    phase: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

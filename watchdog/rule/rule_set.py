@@ -16,7 +16,7 @@ from watchdog.model import Severity
 from watchdog.rule.file import KIND, rule_file
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
-from watchdog.rule.rule import Complaint, Expectation, Rule
+from watchdog.rule.rule import EXPECTED_TRUTH, Complaint, Rule
 from watchdog.strict_yaml import Path as Place
 from watchdog.text import nearest
 
@@ -257,8 +257,8 @@ def _from_first(circle: Sequence[str]) -> tuple[str, ...]:
 
 def lacking_tests(rule: Rule) -> str:
     """Which kinds of test a rule lacks, as a sentence without its end; empty where it has all three."""
-    expected = {test.expect for test in rule.tests}
-    lacking = [str(each) for each in Expectation if each not in expected]
+    expected = {test.expect for test in rule.tests if test.recording is None}
+    lacking = [str(each) for each in EXPECTED_TRUTH if each not in expected]
     return f"the rule `{rule.id}` has no test that expects {', nor '.join(lacking)}" if lacking else ""
 
 
@@ -267,9 +267,10 @@ def _check_tests(read: Read) -> None:
     lacking = lacking_tests(rule)
     if lacking:
         read.file.fault(("id",), lacking, "each rule is tested firing, silent and unknown")
-    for index, result in enumerate(test_rule(rule)):
+    places = {test.name: index for index, test in enumerate(rule.tests)}
+    for result in test_rule(rule):
         for problem in result.problems:
-            read.file.fault(("tests", index), f"the test `{result.test}` fails: {problem}")
+            read.file.fault(("tests", places[result.test]), f"the test `{result.test}` fails: {problem}")
 
 
 def _override_faults(
