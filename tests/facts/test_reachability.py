@@ -188,3 +188,22 @@ def test_a_page_of_no_use_under_another_status_is_no_answer() -> None:
     one = Reachability()
     fail(one, 0.0, Reason.EMPTY, 204)
     assert some(one, 0.0, "failed_scrapes", "failure_status") == [1, 204]
+
+
+@pytest.mark.parametrize(
+    ("strangers", "notes"),
+    [
+        (
+            {"sglang": 2, "python": 3},
+            ["another program answers here, with series of its own: 2 of SGLang, 3 of python_*"],
+        ),
+        ({"python": 3}, []),
+        ({}, []),
+    ],
+)
+def test_another_program_is_named_from_its_first_page_on(strangers: dict[str, int], notes: list[str]) -> None:
+    one = Reachability()
+    one.answered(Page((), (), strangers=strangers), 0.0)
+    assert list(one.notes) == notes
+    one.answered(VLLM, 10.0)
+    assert list(one.notes) == []

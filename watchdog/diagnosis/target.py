@@ -272,7 +272,7 @@ class TargetDiagnosis:
             readings=tuple(self._readings(found)),
             blind=tuple(found.blind),
             transitions=standing.transitions,
-            notes=(*page.notes, *self._layout().notes) if page else (),
+            notes=(*page.notes, *self._layout().notes, *self._reachability.notes) if page else (),
             hints=self._hints,
             why=ruled.why,
             rule_errors=dict(self._judge.errors),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from watchdog.facts.fact import Fact, Known
-from watchdog.facts.programs import is_known_program, is_python_alone
+from watchdog.facts.programs import described, is_known_program, is_python_alone
 from watchdog.history.number import AtLeast
 from watchdog.model import Failure, Incident, Page, Reason, Scrape, Series
 
@@ -101,6 +101,13 @@ class Reachability:
             self.watched_before = True
             seen = incident.key.engine or any(each.values.get(VLLM_SEEN.name) for each in incident.evidence)
             self.vllm_seen = True if seen or self.vllm_seen else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For people: whose page it is, where it is known to be that of another program."""
+        if self.page_vllm_series or not is_known_program(self.strangers):
+            return ()
+        return (f"another program answers here, with series of its own: {described(self.strangers)}",)
 
     def facts(self, at: float) -> Iterator[Known]:
         """The facts of the target's signals, as numbers."""

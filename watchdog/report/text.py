@@ -107,6 +107,8 @@ def target_text(
         # Where a cause leads, it is the answer: several limits can bind at once, and only one is to be moved.
         limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
         lines += _row("limit", limit, width)
+    for note in body.notes:
+        lines += _row("note", note, width)
     lines += _row("seen", _seen(body), width)
     if not body.readings:
         return "\n".join(lines) + "\n"
