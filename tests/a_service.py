@@ -278,6 +278,7 @@ class AService:
     started: bool = True
     reload_successful: bool = True
     alive: bool = True
+    short_of: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     receiver: AlertReceiver = field(default_factory=lambda: AlertReceiver(ReceiverSettings(), ()))
     own: Figures = field(default_factory=Figures)
@@ -302,6 +303,10 @@ class AService:
     def cycle_alive(self) -> bool:
         """Whether it is alive."""
         return self.alive
+
+    def strains(self) -> Sequence[str]:
+        """What it was given."""
+        return self.short_of
 
     def reload(self) -> Sequence[str]:
         """The faults it was given."""

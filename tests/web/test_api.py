@@ -568,6 +568,11 @@ def test_readiness_tells_that_changed_settings_were_refused(site: Site[AService]
     assert "are refused, those of before count" in note
 
 
+def test_readiness_tells_what_the_process_is_short_of(site: Site[AService]) -> None:
+    site.service.short_of = ("1200 scrapes were left out",)
+    assert site.ask("/readyz").json["notes"] == ["1200 scrapes were left out"]
+
+
 @pytest.mark.parametrize(
     ("path", "told"),
     [

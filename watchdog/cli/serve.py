@@ -11,6 +11,7 @@ import typer
 from watchdog import logs
 from watchdog.cli.console import ConfigOption
 from watchdog.cli.namesake import refuse_namesake
+from watchdog.service.pace import open_files_notes, raise_open_files_limit
 from watchdog.service.process import Signals, WebServer, listen, run
 from watchdog.service.service import Service
 from watchdog.settings.model import Settings, load
@@ -68,6 +69,7 @@ def serve_until_told(
     """Runs the service; `on_start` hears our own address. Returns the exit code."""
     settings = load_settings()
     logs.set_up(settings.log.level, settings.log.format)
+    raise_open_files_limit()
     signals = Signals()
     signals.install()
     listener = listen(settings.web)
@@ -92,7 +94,7 @@ def serve_until_told(
                 "no_targets",
                 extra={"note": "nothing is watched: give --target URL, or targets in the settings"},
             )
-        for warning in settings.warnings:
+        for warning in (*settings.warnings, *open_files_notes(len(names))):
             log.warning("settings", extra={"note": warning})
         if on_start is not None:
             on_start(address)

@@ -86,11 +86,8 @@ class WatchdogCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family, each series once."""
-        snapshots = [
-            snapshot
-            for target in self._source.targets()
-            if (snapshot := self._source.snapshots().get(target.name)) is not None
-        ]
+        known = self._source.snapshots()
+        snapshots = [known[target.name] for target in self._source.targets() if target.name in known]
         figures = self._source.figures()
         yield from self._own(figures)
         yield from _cycles(figures)

@@ -12,6 +12,7 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
+from watchdog.service.pace import Counts
 from watchdog.service.walkers import Walkers
 
 # The wall clock may creep by this much against the steady clock before jobs are set anew.
@@ -83,6 +84,7 @@ class Schedule:
         self._beats: dict[str, _Beat] = {}
         self._beat_of: dict[str, _Beat] = {}
         self._skipped: Counter[str] = Counter()
+        self._due = self._left_out = 0
         self._lock = threading.Lock()
         self._walkers = Walkers()
         # It only gives the beat: what it runs, in its own thread, puts jobs in the walkers' line.
@@ -97,6 +99,11 @@ class Schedule:
         """Skipped ticks by job."""
         with self._lock:
             return dict(self._skipped)
+
+    @property
+    def counts(self) -> Counts:
+        """How many ticks came due, were skipped and began late, of all jobs since the start."""
+        return Counts(self._due, self._left_out, self._walkers.late)
 
     def start(self) -> None:
         """Begins to run what was added."""
@@ -161,8 +168,10 @@ class Schedule:
     def _tick(self, beat: _Beat) -> None:
         with self._lock:
             due = list(beat.jobs.items())
+        self._due += len(due)
         for name, job in due:
             if not self._walkers.offer(name, job, beat.interval_seconds):
                 with self._lock:
                     self._skipped[name] += 1
+                self._left_out += 1
                 log.debug("tick_skipped", extra={"target": name})

@@ -25,6 +25,7 @@ from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.service.fleet_watch import FleetWatch, Step
+from watchdog.service.pace import Pace, open_files_notes
 from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.watch import Watch
 from watchdog.settings.model import Settings, TargetSettings
@@ -50,6 +51,7 @@ class Service:
         self._rules = load_rules(settings.rules)
         self._rule_files = RuleFiles(settings.rules)
         self._schedule = Schedule()
+        self._pace = Pace()
         self._store = _store(settings)
         self._restored = self._store.open(time.time()) if self._store else Restored()
         self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
@@ -117,6 +119,11 @@ class Service:
         shortest = min(self._settings.interval_seconds(watch.target.name) for watch in watches)
         return steady_seconds() - max(ended, default=self._started_at) <= INTERVALS_ALIVE * shortest
 
+    def strains(self) -> Sequence[str]:
+        """What this process is short of, for people: time for its scrapes, open files."""
+        pace = self._pace.note
+        return (*([pace] if pace else ()), *open_files_notes(len(self._watches)))
+
     def figures(self) -> Figures:
         """What we count of ourselves."""
         watches, skipped = self._all(), self._schedule.skipped
@@ -154,6 +161,7 @@ class Service:
     def look(self) -> None:
         """Called every second or so: notices clocks that were set and rule files that changed."""
         self._schedule.watch_clock()
+        self._pace.look(self._schedule.counts, steady_seconds())
         if self._rule_files.changed(steady_seconds()):
             self.reload()
 

@@ -16,6 +16,8 @@ MANY = 32
 HELD_UP_SECONDS = 0.1
 # What took more than this share of its interval is slow the next time: it waits in a line of its own.
 SLOW_SHARE = 0.1
+# What begins later than this share of its interval is late.
+LATE_SHARE = 0.5
 # So many may be held up at once before others that hang wait; those that answer go on.
 MAX_HELD_UP = 256
 # How often one thread looks whether the line stands.
@@ -31,7 +33,11 @@ class _Due:
     name: str
     job: Callable[[], None]
     since: float
-    slow_seconds: float
+    interval_seconds: float
+
+    @property
+    def slow_seconds(self) -> float:
+        return SLOW_SHARE * self.interval_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,11 @@ class _Run:
 class Walkers:
     """Runs jobs in the order in which they become due, each name once at a time.
 
-    A job that is slow costs its own place only.
+    A job that is slow costs its own place only. `late` counts jobs that had stood in the line for long.
     """
 
     def __init__(self) -> None:
+        self.late = 0
         self._change = threading.Condition()
         self._line: deque[_Due] = deque()
         self._slow_line: deque[_Due] = deque()
@@ -70,7 +77,7 @@ class Walkers:
             if self._stopped or name in self._queued or name in self._running:
                 return False
             line = self._slow_line if name in self._slow else self._line
-            line.append(_Due(name, job, time.monotonic(), SLOW_SHARE * interval_seconds))
+            line.append(_Due(name, job, time.monotonic(), interval_seconds))
             self._queued.add(name)
             walking = self._threads - self._idle + self._called - self._held_up(time.monotonic())
             if walking < FEW or self._is_unwatched:
@@ -168,6 +175,8 @@ class Walkers:
             due = self._slow_line.popleft()
         if due is not None:
             self._queued.discard(due.name)
+            if now - due.since >= LATE_SHARE * due.interval_seconds:
+                self.late += 1
             self._running[due.name] = _Run(now, min(due.slow_seconds, HELD_UP_SECONDS))
         return due
 

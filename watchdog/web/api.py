@@ -311,6 +311,7 @@ def _odd(state: ServiceState) -> Iterator[str]:
         yield state.history.warning
     if not state.reload_successful:
         yield "settings or rules have changed and are refused, those of before count: the log says why"
+    yield from state.strains()
 
 
 def _not_ready(state: ServiceState) -> Iterator[str]:

@@ -73,6 +73,10 @@ class ServiceState(Protocol):
         """Whether scrapes still run: false where no cycle ended in three intervals."""
         ...
 
+    def strains(self) -> Sequence[str]:
+        """What the process is short of, for people: time for its scrapes, open files."""
+        ...
+
     def reload(self) -> Sequence[str]:
         """Reads settings and rules again; returns the faults, and keeps what was where there are any."""
         ...
