@@ -385,12 +385,14 @@ class Transition:
 class Standing:
     """How the incidents of one target (or of the fleet) stand after a step, the lead first, and what it changed.
 
-    `lead` is the one cause to show first, None where nothing of warning or above fires.
+    `lead` is the one cause to show first, None where nothing of warning or above fires. `awaits_cause` is whether the
+    lead has just begun to fire and what is about to fire would explain it.
     """
 
     incidents: tuple[Incident, ...] = ()
     lead: Key | None = None
     transitions: tuple[Transition, ...] = ()
+    awaits_cause: bool = False
 
     @property
     def lead_incident(self) -> Incident | None:
@@ -399,9 +401,9 @@ class Standing:
 
     @property
     def pageable(self) -> frozenset[Key]:
-        """What is worth a page: the lead, unless it has cleared or only outlives a cause that has just ended."""
+        """What is worth a page: the lead, unless it has cleared, outlives its cause or is about to be explained."""
         lead = self.lead_incident
-        if lead is None or lead.explained_by or lead.is_cleared:
+        if lead is None or lead.explained_by or lead.is_cleared or self.awaits_cause:
             return frozenset()
         return frozenset({lead.key})
 
@@ -493,6 +495,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     why: str = ""
+    awaits_cause: bool = False
+    """Whether the lead may be explained in a moment: it is shown, and not worth a page yet."""
     rule_errors: Mapping[str, int] = field(default_factory=dict)
     """Evaluations that went wrong inside a rule since the start, by rule id."""
     wants_canary: bool = False
@@ -501,7 +505,7 @@ class Snapshot:
     @property
     def standing(self) -> Standing:
         """How the incidents stand, as one value."""
-        return Standing(self.incidents, self.lead, self.transitions)
+        return Standing(self.incidents, self.lead, self.transitions, self.awaits_cause)
 
     @property
     def lead_incident(self) -> Incident | None:
@@ -510,7 +514,7 @@ class Snapshot:
 
     @property
     def pageable(self) -> frozenset[Key]:
-        """What is worth a page: the lead, unless it has cleared or only outlives a cause that has just ended."""
+        """What is worth a page: the lead, unless it has cleared, outlives its cause or is about to be explained."""
         return self.standing.pageable
 
     @property

@@ -393,6 +393,28 @@ def test_trouble_of_which_nothing_tells_the_beginning_began_when_it_was_seen() -
     assert [each.since for each in one.incidents()] == [1100]
 
 
+def test_a_lead_that_a_pending_cause_would_explain_is_not_worth_a_page_for_ten_seconds() -> None:
+    def pageable(wait: float, at: float, truth: Truth = YES) -> set[str]:
+        one = book(rule("pool", wait, explains=["thrash"]), rule("thrash", 0))
+        one.update([says(YES, "pool"), says(YES, "thrash")], 0, 0)
+        assert one.lead() == Key("thrash", *ENGINE)
+        assert one.last.pageable == frozenset()
+        one.update([says(truth, "pool"), says(YES, "thrash")], at, at)
+        return {each.rule for each in one.last.pageable}
+
+    # The deeper cause takes the page; where it does not come, or takes too long, the lead has it.
+    assert pageable(5, 5) == {"pool"}
+    assert pageable(60, 5) == set()
+    assert pageable(60, 10) == {"thrash"}
+    assert pageable(60, 5, NO) == {"thrash"}
+
+
+def test_what_is_pending_and_explains_nothing_keeps_no_page_back() -> None:
+    one = book(rule("other", 5), rule("thrash", 0))
+    one.update([says(YES, "other"), says(YES, "thrash")], 0, 0)
+    assert one.last.pageable == {Key("thrash", *ENGINE)}
+
+
 def test_what_holds_leads_before_what_has_cleared() -> None:
     one = book(rule("bad", 0), rule("mild", 0))
     critical = says(YES, "bad", severity=Severity.CRITICAL)

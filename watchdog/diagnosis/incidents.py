@@ -27,6 +27,8 @@ RESOLVED_RETENTION_SECONDS = 3600.0
 # Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news. So long a
 # cause that has cleared stays for them, and so long after its end none begins to fire.
 AFTERMATH_SECONDS = 60.0
+# What is pending and would explain the lead fires within this, or it is no reason to keep a page back.
+LONGEST_WAIT_FOR_CAUSE_SECONDS = 10.0
 # Longer than this between two looks nothing was watched (suspended, stopped): the time does not count.
 GAP_SECONDS = 60.0
 # An engine that no page showed for so long is gone, and so are its incidents.
@@ -41,7 +43,8 @@ class _Entry:
 
     `symptoms` and `causes` are all that it explained and that explained it since it fires: a symptom that
     ends sooner than its cause still belongs to the story of the cause. `quiet_seconds` is for how long its rule has
-    said no. An end without a wake is one that symptoms have outlived for long enough to be news of their own.
+    said no, `fired_at` when it began to fire (before all time where that was in a life before this one). An end
+    without a wake is one that symptoms have outlived for long enough to be news of their own.
     """
 
     incident: Incident
@@ -52,6 +55,7 @@ class _Entry:
     has_wake: bool = True
     seen_at: float = 0.0
     milder_seconds: float = 0.0
+    fired_at: float = float("-inf")
     symptoms: set[str] = field(default_factory=set)
     causes: set[str] = field(default_factory=set)
 
@@ -152,7 +156,24 @@ class IncidentBook:
         shown = {one.key: one for one in incidents}
         for key, incident in shown.items():
             self._entries[key].show(incident)
-        return Standing(incidents, lead, tuple(_completed(change, shown) for change in changes))
+        return Standing(
+            incidents,
+            lead,
+            tuple(_completed(change, shown) for change in changes),
+            awaits_cause=lead is not None and self._awaits_cause(lead, pending, at),
+        )
+
+    def _awaits_cause(self, lead: Key, pending: Sequence[Incident], at: float) -> bool:
+        """Whether the lead has just begun to fire, and what is about to fire would explain it."""
+        entry = self._entries[lead]
+        if at - entry.fired_at >= LONGEST_WAIT_FOR_CAUSE_SECONDS - 1e-6:
+            return False
+        return any(
+            one.severity is not Severity.INFO
+            and not one.unknown
+            and is_explained_by(self._rules, entry.incident, one)
+            for one in pending
+        )
 
     def _before_it_fires(self, incident: Incident, firing: Sequence[Incident]) -> Incident:
         """A pending one with what fires and explains it already: it will be a symptom, not news."""
@@ -215,7 +236,7 @@ class IncidentBook:
             return _graver(entry, finding, wall) or _milder(entry, finding, held, rule, wall)
         waited = entry.incident.held_seconds >= rule.for_seconds - 1e-6
         return (
-            self._fire(entry, finding, wall)
+            self._fire(entry, finding, at, wall)
             if waited and not self._is_aftermath(key, finding.severity, at)
             else None
         )
@@ -225,11 +246,12 @@ class IncidentBook:
         entry = self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at)
         if rule.for_seconds > 0 or self._is_aftermath(key, finding.severity, at):
             return Transition(entry.incident, None, wall)
-        return self._fire(entry, finding, wall)
+        return self._fire(entry, finding, at, wall)
 
     @staticmethod
-    def _fire(entry: _Entry, finding: Finding, wall: float) -> Transition:
+    def _fire(entry: _Entry, finding: Finding, at: float, wall: float) -> Transition:
         before = entry.incident.state
+        entry.fired_at = at
         entry.symptoms.clear()
         entry.causes.clear()
         entry.incident = replace(

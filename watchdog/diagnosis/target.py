@@ -275,6 +275,7 @@ class TargetDiagnosis:
             notes=(*page.notes, *self._layout().notes, *self._reachability.notes) if page else (),
             hints=self._hints,
             why=ruled.why,
+            awaits_cause=standing.awaits_cause,
             rule_errors=dict(self._judge.errors),
             wants_canary=page is not None and self._in_flight.wants_canary and _is_awake(found),
         )
