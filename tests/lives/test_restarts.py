@@ -123,7 +123,7 @@ def test_what_ended_while_nobody_watched_ends_soon_after() -> None:
         [scrape(float(at), vllm_page(at)) for at in range(0, 21, 5)]
         + [stuck(float(at)) for at in range(25, 60, 5)]
     )[-1]
-    for before, seconds in ((down, 0.0), (stalled, 60.0)):
+    for before, seconds in ((down, 60.0), (stalled, 60.0)):
         two = diagnosis()
         two.restore(before.incidents, 100.0)
         ends = [
@@ -135,6 +135,17 @@ def test_what_ended_while_nobody_watched_ends_soon_after() -> None:
         assert ends[0][0] <= 100 + seconds
 
 
+def test_a_server_that_goes_down_again_and_again_is_one_incident() -> None:
+    one, told = diagnosis(), []
+    for at in range(0, 400, 5):
+        is_down = at >= 40 and at % 40 < 20
+        snapshot = one.observe(failed(float(at)) if is_down else scrape(float(at), vllm_page(at)))
+        told += [
+            each.incident.state for each in snapshot.transitions if each.incident.key.rule == "target-down"
+        ]
+    assert told == [State.FIRING]
+
+
 # Recordings: compared with the life that nobody interrupted.
 
 
@@ -144,11 +155,16 @@ def story(path: Path) -> tuple[list[Scrape], list[Snapshot]]:
     return scrapes, watch(scrapes)
 
 
+def holding(snapshot: Snapshot) -> set[Key]:
+    """What fires and has not cleared: what has, ends sooner or later by what else there is."""
+    return {each.key for each in snapshot.firing if each.cleared_at is None}
+
+
 def still_firing(snapshots: Sequence[Snapshot], first: int, last: int) -> dict[Key, Incident]:
-    """Those that fire at one step and at all steps up to another one."""
+    """Those that hold at one step and at all steps up to another one."""
     held = {each.key: each for each in snapshots[first].firing}
     for snapshot in snapshots[first : last + 1]:
-        firing = {each.key for each in snapshot.firing}
+        firing = holding(snapshot)
         held = {key: each for key, each in held.items() if key in firing}
     return held
 
@@ -175,7 +191,7 @@ def test_an_interrupted_life_tells_no_end_and_no_beginning_of_its_own(path: Path
         one.restore(snapshots[died].incidents, scrapes[began].at)
         for step in range(began, min(len(scrapes), began + 60)):
             after = one.observe(scrapes[step])
-            firing = {each.key for each in snapshots[step].firing}
+            firing = holding(snapshots[step])
             held = {key: each for key, each in held.items() if key in firing}
             told = [each.incident.key for each in after.transitions if each.incident.key in held]
             assert told == [], (died, began, step)

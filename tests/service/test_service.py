@@ -1,5 +1,6 @@
 """The running service, in this process, against servers on loopback."""
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -203,6 +204,19 @@ def test_reload_takes_targets_in_and_out_and_keeps_the_rest(rules: Path, page: b
             scrapes = len(one.requests)
             time.sleep(3 * INTERVAL_SECONDS)
             assert len(one.requests) <= scrapes + 1
+
+
+@pytest.mark.parametrize(("kept", "is_told"), [(0, True), (1, True), (2, False)])
+def test_a_reload_to_far_fewer_targets_is_told(
+    kept: int, is_told: bool, rules: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closed_port() as port:
+        targets = [{"name": f"t{each}", "url": f"http://127.0.0.1:{port}/{each}"} for each in range(4)]
+        configured = Configured(rules, *targets)
+        with running(configured, started=False) as service, caplog.at_level(logging.WARNING):
+            configured.values["targets"] = targets[:kept]
+            assert service.reload() == ()
+    assert ("targets_dropped" in [record.message for record in caplog.records]) is is_told
 
 
 def test_a_target_that_is_gone_ends_its_alerts(rules: Path, sick_server: ReplayServer) -> None:

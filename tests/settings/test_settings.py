@@ -507,3 +507,13 @@ def test_labels_that_another_watchdog_may_send_just_so_are_warned_of(
     assert [("are not told from those" in each and "alertmanager.instance" in each) for each in told] == (
         [True] if warns else []
     )
+
+
+@pytest.mark.parametrize("content", ["", " \n", "# nothing but words\n", "{}\n"])
+def test_an_empty_file_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "watchdog.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="the file is empty"):
+        load(path)
+    path.write_text("targets: []\n")
+    assert load(path).targets == []

@@ -43,8 +43,13 @@ class Inherited:
                 for name, value in evidence.values.items()
                 if value is not None and compared_signal(name) is not None
             }
-            if compared:
-                self._compared.setdefault(Subject(*one.key[1:]), {})[one.key.rule] = compared
+            self._compared.setdefault(Subject(*one.key[1:]), {})[one.key.rule] = compared
+
+    def end(self, ended: Iterable[Key]) -> None:
+        """Forgets what is over."""
+        for key in ended:
+            self._keys.discard(key)
+            self._compared.get(Subject(*key[1:]), {}).pop(key.rule, None)
 
     def compared(self, subject: Subject) -> Mapping[str, Mapping[str, float]]:
         """What each rule's incident was compared with in the life before, by rule id."""

@@ -10,15 +10,15 @@ from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
 from watchdog.rule.rule import Rule, evaluate
 from watchdog.rule.rule_set import RuleSet
-from watchdog.signals.catalogue import Signals, metrics_of
+from watchdog.signals.catalogue import Signals, compared_signal, metrics_of
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A subject to judge: its signals, what is known of its server, and texts that causes and remedies may quote.
 
-    `compared` is what incidents of an earlier life were compared with, by rule id; it stands in where this life has no
-    past of its own.
+    `compared` is what incidents of an earlier life were compared with, by rule id; it stands in for the past
+    of this life, which began in the middle of them.
     """
 
     subject: Subject
@@ -34,8 +34,8 @@ class Case:
             return own
 
         def known(name: str) -> float | None:
-            value = own(name)
-            return earlier.get(name) if value is None else value
+            # Of its own this life has a past of the incident at most.
+            return own(name) if compared_signal(name) is None else earlier.get(name)
 
         return known
 

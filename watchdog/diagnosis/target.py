@@ -41,6 +41,7 @@ from watchdog.model import (
     ServerInfo,
     Snapshot,
     Standing,
+    State,
     Subject,
     Target,
 )
@@ -126,6 +127,9 @@ class TargetDiagnosis:
         found = self._find(taken.page, scrape.at)
         self._standing = self._book.update(
             found.findings, scrape.at, scrape.wall, readable=taken.page is not None
+        )
+        self._inherited.end(
+            each.incident.key for each in self._standing.transitions if each.incident.state is State.RESOLVED
         )
         present = {self._subject(*names) for names in self._history.subjects()}
         for gone in self._engines.keep(self._standing.hurting, present):

@@ -34,6 +34,8 @@ from watchdog.state.store import FILE_NAME, Restored, Store
 
 # A cycle of some target has to end in this many intervals, else we are not alive.
 INTERVALS_ALIVE = 3
+# A reload that keeps less than half of the targets is told of.
+FEWEST_KEPT = 0.5
 
 
 log = logging.getLogger(__name__)
@@ -225,6 +227,7 @@ class Service:
                 if not same_rules:
                     watch.replace_rules(rules)
         self._watches = after
+        _tell_of_fewer(len(before), len(set(before) & set(after)))
         if not same_rules:
             self._fleet.replace_rules(rules)
         if settings.scrape.interval_seconds != old.scrape.interval_seconds:
@@ -338,6 +341,15 @@ def _store(settings: Settings) -> Store | None:
         max_incidents=state.max_incidents,
         interval_seconds=settings.scrape.interval_seconds,
     )
+
+
+def _tell_of_fewer(before: int, kept: int) -> None:
+    """Warns of a reload that no longer watches most of what was watched: it may be a slip, and ends their alerts."""
+    if before and kept < before * FEWEST_KEPT:
+        log.warning(
+            "targets_dropped",
+            extra={"before": before, "kept": kept, "reason": "their alerts end; was this meant?"},
+        )
 
 
 def _same_watch(name: str, old: Settings, new: Settings) -> bool:

@@ -592,7 +592,8 @@ def load(
     named = environment.get("WATCHDOG_CONFIG") or None
     path = config or (Path(named) if named else None)
     sources = [CommandLine(Settings, overrides), Environment(Settings, environment)]
-    layers = Layers((*sources, File(Settings, path)) if path else tuple(sources))
+    file = File(Settings, path) if path else None
+    layers = Layers((*sources, file) if file else tuple(sources))
     faults = layers.faults()
     try:
         arguments: dict[str, Any] = {LAYERS: layers.layers}
@@ -601,6 +602,8 @@ def load(
         faults.extend(layers.fault_texts(Settings, error))
     if check_files:
         faults.extend(layers.unreadable_files(Settings))
+    if file is not None and file.is_empty and not faults:
+        faults.append(f"{path}: the file is empty; to watch nothing, write `targets: []`")
     if faults:
         raise ConfigError(faults)
     return settings.told(layers.warnings())

@@ -136,6 +136,7 @@ class File(Layer):
     def __init__(self, settings: type[BaseSettings], path: Path) -> None:
         super().__init__(settings)
         self._file: YamlFile | None = None
+        self.is_empty = False
         try:
             with path.open("rb") as file:
                 content = file.read(KIND.max_bytes + 1)
@@ -146,8 +147,8 @@ class File(Layer):
         values = self._file.read()
         self.faults = self._taken()
         self.values = _without_nulls(values or {})
-        if values == {}:
-            self.warnings.append(f"{path}: the file is empty")
+        # Half written or lost, as a rule: to take it for "watch nothing" would end every alert.
+        self.is_empty = not values
 
     def fault(self, path: strict_yaml.Path, message: str, hint: str = "") -> str:
         """A fault at `path`, with its line."""
