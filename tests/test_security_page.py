@@ -7,7 +7,7 @@ import pytest
 
 from watchdog.diagnosis import incidents
 from watchdog.history import history, layout
-from watchdog.http import client, post
+from watchdog.http import client, get, post
 from watchdog.language import grammar
 from watchdog.notify import alert, alertmanager, receiver
 from watchdog.report import metrics
@@ -70,7 +70,7 @@ FIXED = {
     "`/version`, `/v1/models` or `/load`": size(fetch.FACTS_BYTES),
     "time for the first two, once a start": seconds(fetch.FACTS_SECONDS),
     "models shown": f"{fetch.MOST_MODELS}",
-    "characters of a failure's detail": f"{fetch.MOST_DETAIL_CHARACTERS}",
+    "characters of a failure's detail": f"{get.MOST_DETAIL_CHARACTERS}",
     "targets that may hang at once before others wait": f"{walkers.MAX_HELD_UP}",
     "query": f"{guard.MAX_QUERY_BYTES:,} bytes",
     "path": characters(guard.MAX_PATH_CHARACTERS),

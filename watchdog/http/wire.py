@@ -28,7 +28,7 @@ class Stage(StrEnum):
     CONNECTING = "connecting"
     HANDSHAKE = "in the TLS handshake"
     WAITING = "waiting for the answer"
-    READING = "reading the page"
+    READING = "reading it"
 
 
 class Wire:
@@ -345,10 +345,10 @@ class Adapter(HTTPAdapter):
         Raises what urllib3 raises.
         """
         seconds = self._wire.remaining_seconds()
-        url = str(request.url)
-        pool = self._ready.get(url)
+        server = str(request.url).partition("?")[0]
+        pool = self._ready.get(server)
         if pool is None:
-            pool = self._ready[url] = self._prepared(session, request)
+            pool = self._ready[server] = self._prepared(session, request)
         return pool.urlopen(
             "GET",
             request.path_url,
