@@ -38,10 +38,12 @@ from watchdog.model import (
     Verdict,
 )
 from watchdog.notify.receiver import AlertReceiver, ForwardError
-from watchdog.report.bodies import TargetBodies, diagnosis_body, time_text, worst
+from watchdog.report.bodies import TargetBodies, diagnosis_body, target_body, time_text, worst
+from watchdog.report.impact import impact_text
 from watchdog.report.text import diagnosis_text, label, reading_label
 from watchdog.settings.model import ReceiverSettings, Settings, TargetSettings
 from watchdog.text import quantity_text
+from watchdog.web import wording
 from watchdog.web.page import diagnosis_page
 
 KEY = "kv-pool-exhausted/chat/meta/llama-8b/0"
@@ -333,7 +335,7 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
     ):
         service = a_service(tmp_path, one)
         body = diagnosis_body(service.targets(), service.last, (), NOW)
-        assert f"<p>{told}</p>" in bytes(diagnosis_page(body, 3).body).decode()
+        assert f"<h1>{told}</h1>" in bytes(diagnosis_page(body, 3).body).decode()
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,10 @@ def test_what_is_told_from_an_earlier_look_says_so(
     body = diagnosis_body(service.targets(), service.last, (), NOW)
     (since,) = [line for line in diagnosis_text(body).splitlines() if line.startswith("  since")]
     assert since.endswith(told)
-    assert told in re.sub("</?time[^>]*>", "", bytes(diagnosis_page(body, 3).body).decode())
+    shown = " ".join(" ".join(parsed(bytes(diagnosis_page(body, 3).body).decode()).shown).split())
+    lasted, _, standing = told.removeprefix("(").partition(")")
+    assert f"for {lasted}, since" in shown
+    assert standing.removeprefix("; ") in shown
 
 
 def test_names_of_values_are_words_without_the_unit() -> None:
@@ -422,9 +427,9 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
     for expected in (
         "The KV pool is exhausted",
         "--max-model-len 8192",
-        "Price: a GPU",
+        "Trade-off: a GPU",
         "5,480 tokens/s",
-        "1 rule blind",
+        "1 check unavailable",
     ):
         assert expected in shown
     for tag, attributes in page.tags:
@@ -438,6 +443,57 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert site.ask("/").headers["content-security-policy"] != policy
+
+
+def test_the_page_answers_in_the_order_of_a_night(tmp_path: Path) -> None:
+    """What, for how long, what users feel, what to do; what explains it is folded below."""
+    service = a_service(tmp_path, snapshot())
+    html = bytes(diagnosis_page(diagnosis_body(service.targets(), service.last, (), NOW), 3).body).decode()
+    page = html.partition("<main")[2]
+    places = [
+        page.index(each)
+        for each in (
+            ">critical<",
+            "for 3m 25s, since",
+            "<h1>The KV pool is exhausted</h1>",
+            "457 requests wait while",
+            "457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request is spent in queue.",
+            "<h2>Right now</h2>",
+            "<h2>So that it does not come back</h2>",
+            "<summary>Why we think so",
+            "<summary>What will not help",
+            "<summary>Symptoms of it",
+            "<summary>Readings",
+        )
+    ]
+    assert places == sorted(places)
+    folded = [attributes for tag, attributes in parsed(page).tags if tag == "details"]
+    assert folded
+    assert not any("open" in attributes for attributes in folded)
+
+
+def test_impact_is_told_of_what_is_known_only(tmp_path: Path) -> None:
+    def told(**values: float | None) -> str:
+        one = replace(readings(), values={**readings().values, **values}, latency_budget={})
+        return impact_text(target_body(Target("chat", ""), snapshot(readings=(one,)), NOW))
+
+    assert told(waiting_requests=None, ttft_p95_seconds=None) == ""
+    assert told(waiting_requests=0.0, running_requests=1.0) == (
+        "1 request runs, none waits. A first token takes 1m 16s (p95)."
+    )
+    assert told(waiting_requests=0.0, running_requests=0.0, ttft_p95_seconds=None) == ""
+    assert impact_text(target_body(Target("chat", ""), None, NOW)) == ""
+
+
+def test_the_page_words_prices_lists_and_flags() -> None:
+    assert [wording.cost(each) for each in ("None.", "", "A restart.")] == ["", "", "A restart."]
+    assert (
+        wording.brief(("--swap-space: V1 ignores it.", "A restart. It comes back."))
+        == "--swap-space, A restart"
+    )
+    assert wording.brief(("word " * 40,)).endswith("word...")
+    assert wording.with_flags("Set --a-b 2 <now>") == "Set <code>--a-b</code> 2 &lt;now&gt;"
+    assert wording.clock("2026-09-20T23:59:59.500Z", "2026-09-21T00:00:01.000Z") == "2026-09-20 23:59:59 UTC"
 
 
 def test_the_page_of_one_target_and_of_none(site: Site[AService]) -> None:

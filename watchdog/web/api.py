@@ -206,7 +206,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
             raise HTTPException(404, "no incident has this key")
         body = _detail(incident, timeline)
         if "text/html" in request.headers.get("accept", ""):
-            return page.incident_page(body)
+            return page.incident_page(body, wall())
         return BodyResponse(body)
 
 

@@ -9,8 +9,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from watchdog import __version__
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
-from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody
+from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, time_text
+from watchdog.report.impact import impact_text
 from watchdog.text import quantity_text, seconds_text
+from watchdog.web import wording
 
 REFRESH_SECONDS = 5
 
@@ -37,8 +39,15 @@ _TEMPLATES.filters |= {
     "urgency": text.by_urgency,
     "ended_time": text.ended_text,
     "ago": text.age_text,
-    "since": text.since_text,
     "advice": text.failure_advice,
+    "budget": text.budget_text,
+    "impact": impact_text,
+    "clock": wording.clock,
+    "lasted": wording.lasted,
+    "of_engine": wording.of_engine,
+    "brief": wording.brief,
+    "cost": wording.cost,
+    "with_flags": wording.with_flags,
 }
 _TEMPLATES.tests["told"] = is_told
 
@@ -52,9 +61,9 @@ def diagnosis_page(diagnosis: DiagnosisBody, rules: int) -> Response:
     )
 
 
-def incident_page(body: IncidentDetailBody) -> Response:
-    """One incident: links in alerts lead here."""
-    return _page("incident.html", incident=body.incident, timeline=body.timeline)
+def incident_page(body: IncidentDetailBody, wall: float) -> Response:
+    """One incident: links in alerts lead here. `wall` is now."""
+    return _page("incident.html", incident=body.incident, timeline=body.timeline, now=time_text(wall))
 
 
 def _page(template: str, **values: object) -> Response:

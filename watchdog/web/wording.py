@@ -1,0 +1,52 @@
+"""How the page words what bodies hold, where the terminal words it otherwise: times, lists in a line, prices."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from markupsafe import Markup, escape
+
+from watchdog.report.bodies import IncidentBody
+from watchdog.text import seconds_text
+
+_BRIEF_CHARACTERS = 90
+_FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*[a-z0-9]")
+
+
+def clock(moment: str | None, now: str | None) -> str:
+    """A moment of a body as `14:10:00 UTC`, with its date where that is not today's (`now` None: without)."""
+    if moment is None:
+        return ""
+    day, _, time = moment.partition("T")
+    of_day = f"{time.partition('.')[0].removesuffix('Z')} UTC"
+    return of_day if now is None or now.startswith(day) else f"{day} {of_day}"
+
+
+def lasted(moment: str | None, now: str | None) -> str:
+    """How long ago a moment of a body was, in words; empty where one of both is not known."""
+    if moment is None or now is None:
+        return ""
+    passed = (datetime.fromisoformat(now) - datetime.fromisoformat(moment)).total_seconds()
+    return seconds_text(float(round(max(0.0, passed))))
+
+
+def of_engine(incident: IncidentBody) -> str:
+    """What follows a server's name where the incident is about one engine of it."""
+    engine = incident.labels.get("engine", "")
+    return f", engine {engine}" if engine else ""
+
+
+def brief(items: Sequence[str]) -> str:
+    """The beginnings of sentences, in one line; what is cut ends with dots."""
+    heads = ", ".join(item.partition(":")[0].partition(". ")[0].rstrip(".") for item in items)
+    return heads if len(heads) <= _BRIEF_CHARACTERS else f"{heads[:_BRIEF_CHARACTERS].rstrip(' ,')}..."
+
+
+def cost(price: str) -> str:
+    """The price of a remedy; empty where it has none."""
+    return "" if price.strip().rstrip(".").lower() in {"", "none"} else price
+
+
+def with_flags(text: str) -> Markup:
+    """A sentence as markup, each launch flag in it set as code."""
+    return Markup(_FLAG.sub(r"<code>\g<0></code>", str(escape(text))))  # noqa: S704 - escaped
