@@ -492,6 +492,12 @@ def test_f86_other_sites_can_neither_read_nor_post(site: Site[AService]) -> None
     for fetched_from in ("cross-site", "same-site"):
         answered = site.post("/alertmanager", {"alerts": []}, {"Sec-Fetch-Site": fetched_from})
         assert (answered.status, answered.error["reason"]) == (403, "cross_site")
+    # Over plain HTTP, to any name but localhost, browsers send no more than this.
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://["):
+        answered = site.post("/alertmanager", {"alerts": []}, {"Origin": origin})
+        assert (answered.status, answered.error["reason"]) == (403, "cross_site")
+    own = {"Origin": f"http://127.0.0.1:{site.port}", "Host": f"127.0.0.1:{site.port}"}
+    assert site.post("/alertmanager", {"alerts": []}, own).status == 200
     form = {"Content-Type": "text/plain"}
     assert site.ask("/alertmanager", "POST", form, b'{"alerts": []}').status == 415
     assert site.post("/alertmanager", {"alerts": []}, {"Sec-Fetch-Site": "same-origin"}).status == 200

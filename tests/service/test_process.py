@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 import requests
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from tests.waiting import until
 from watchdog.errors import ConfigError
@@ -22,8 +22,11 @@ HEAD_SECONDS = 0.3
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server that has little patience and few places."""
     monkeypatch.setattr(process, "HEAD_SECONDS", HEAD_SECONDS)
+    monkeypatch.setattr(process, "BODY_SECONDS", 5 * HEAD_SECONDS)
     app = FastAPI()
     app.get("/")(lambda: "well")
+    app.get("/healthz")(lambda: "alive")
+    app.post("/alertmanager")(taken)
     web = WebSettings(port=0, limit_concurrency=5)
     listener = listen(web)
     server = WebServer(app, web, listener)
@@ -32,6 +35,10 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     yield number
     server.stop()
     assert not server.alive
+
+
+async def taken(request: Request) -> int:
+    return len(await request.body())
 
 
 def connect(port: int) -> socket.socket:
@@ -93,6 +100,31 @@ def test_silent_clients_use_it_up_for_a_moment_only(port: int) -> None:
                 pass
             assert time.monotonic() < ends_at
             time.sleep(0.05)
+
+
+HALF_A_BODY = b"POST /alertmanager HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+
+
+def test_a_client_that_drips_its_body_is_hung_up_on(port: int) -> None:
+    with connect(port) as peer:
+        peer.sendall(HALF_A_BODY)
+        ends_at = time.monotonic() + 50 * HEAD_SECONDS
+        while not is_closed_within(peer, HEAD_SECONDS):
+            assert time.monotonic() < ends_at
+            with suppress(OSError):
+                peer.sendall(b"")
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", HALF_A_BODY])
+def test_health_and_the_sender_of_alerts_are_answered_however_many_dawdle(port: int, said: bytes) -> None:
+    with ExitStack() as stack:
+        for _ in range(30):
+            peer = stack.enter_context(connect(port))
+            with suppress(OSError):
+                peer.sendall(said)
+            # A connection may be taken only after the oldest one has gone.
+            assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=5).json() == "alive"
+        assert requests.post(f"http://127.0.0.1:{port}/alertmanager", b"123", timeout=5).json() == 3
 
 
 @pytest.mark.parametrize("host", ["no such host", "a" * 300, "host.invalid"])

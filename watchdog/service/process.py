@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from watchdog.errors import ConfigError
@@ -27,9 +29,12 @@ DRAIN_SECONDS = 5.0
 # Long enough for a page that asks again and a Prometheus that scrapes every 15 s.
 KEEP_ALIVE_SECONDS = 20
 HEAD_SECONDS = 10.0
+BODY_SECONDS = 10.0
 # Beyond `limit_concurrency` a connection is answered 503, beyond this multiple of it with nothing.
 CONNECTIONS_PER_REQUEST = 2
 BACKLOG = 512
+# What must be answered however many clients dawdle: without it we would be restarted, or miss an alert.
+PLACES_KEPT_FOR = frozenset({"/healthz", "/-/healthy", "/readyz", "/-/ready", "/-/reload", "/alertmanager"})
 
 log = logging.getLogger(__name__)
 
@@ -80,36 +85,77 @@ def _why_not(web: WebSettings, error: OSError) -> str:
 
 
 class PunctualProtocol(H11Protocol):
-    """Closes a connection whose client takes its time over a request's head, or sends none at all.
+    """Closes a connection whose client takes its time over a request's head or body, or sends none at all.
 
     Without it, a few hundred connections that drip a byte now and then would use up `limit_concurrency`,
-    and our own health check with it.
+    and our own health check with it. Places are kept for that, and the client that dawdles longest gives way.
     """
 
     _head_timer: asyncio.TimerHandle | None = None
+    _body_timer: asyncio.TimerHandle | None = None
+    opened_at = 0.0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        # uvicorn would refuse before it knows what is asked for: we do so after.
+        self._limit, self.limit_concurrency = self.limit_concurrency, None
+        self._asked, self.app = self.app, self._admit
+
+    async def _admit(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers, or says 503 where all places are taken and none of those kept is meant."""
+        busy = self._limit is not None and max(len(self.connections), len(self.tasks)) >= self._limit
+        refused = busy and scope["path"] not in PLACES_KEPT_FOR
+        await (service_unavailable if refused else self._asked)(scope, receive, send)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for the first request; hangs up where so many wait that descriptors may run out."""
+        """Begins to wait for the first request; where descriptors may run out, another one gives way."""
         super().connection_made(transport)
-        most = CONNECTIONS_PER_REQUEST * (self.limit_concurrency or len(self.connections))
-        if len(self.connections) > most:
-            transport.abort()
-            return
+        self.opened_at = self.loop.time()
+        if len(self.connections) > CONNECTIONS_PER_REQUEST * (self._limit or len(self.connections)):
+            self._make_room()
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
         """Stops waiting once a head is whole, and begins anew with the first byte of the next."""
         super().data_received(data)
-        idle = self.cycle is None or self.cycle.response_complete
-        if not idle:
+        if not self._is_idle:
             self._stop_waiting()
+            self._await_body()
         elif self._head_timer is None:
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the timer."""
         self._stop_waiting()
+        self._stop_awaiting_body()
         super().connection_lost(exc)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def dawdles(self) -> bool:
+        """Whether it is its client's turn: for a head, for the rest of a body, or for another request."""
+        return self._is_idle or self._body_timer is not None
+
+    def _make_room(self) -> None:
+        """Hangs up on the one that has dawdled longest; on this one where none does."""
+        others = (each for each in self.connections if each is not self)
+        slow = [each for each in others if isinstance(each, PunctualProtocol) and each.dawdles]
+        min(slow, key=lambda each: each.opened_at, default=self).transport.abort()
+
+    def _await_body(self) -> None:
+        """Begins to wait for the rest of a body, of which any byte may be long in coming."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._stop_awaiting_body()
+        elif self._body_timer is None:
+            self._body_timer = self.loop.call_later(BODY_SECONDS, self.transport.abort)
+
+    def _stop_awaiting_body(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)

@@ -2,9 +2,11 @@
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from watchdog.settings.model import WebSettings
@@ -27,6 +29,7 @@ class Hosts:
 
     def __init__(self, settings: WebSettings) -> None:
         external = urlsplit(settings.external_url).hostname if settings.external_url else None
+        self._external = (external or "").lower()
         names = [settings.host, external or "", *settings.allowed_hosts]
         self._names = frozenset(name.lower() for name in names if name)
         self._endings = tuple(name[1:] for name in self._names if name.startswith("*."))
@@ -38,6 +41,15 @@ class Hosts:
         if self._any or not header or name in self._names:
             return True
         return _is_address(name) or _is_private(name) or name.endswith(self._endings)
+
+    def is_own_origin(self, origin: str, host: str) -> bool:
+        """Whether an Origin header names the very address that was asked, or ours behind a proxy."""
+        try:
+            parts = urlsplit(origin.lower())
+        except ValueError:
+            return False
+        own = parts.netloc == host.lower() or (bool(self._external) and parts.hostname == self._external)
+        return bool(parts.netloc) and own
 
 
 class Guard:
@@ -58,7 +70,9 @@ class Guard:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, sender)
+        # Nobody is left to be answered, and nothing of ours went wrong.
+        with suppress(ClientDisconnect):
+            await (refusal or self._app)(scope, receive, sender)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = _headers(scope["headers"])
@@ -75,9 +89,22 @@ class Guard:
         if refusal is not None:
             challenge = {"www-authenticate": refusal.challenge} if refusal.challenge else {}
             return error_response(refusal.status, refusal.message, headers=challenge)
-        if scope["method"] not in {"GET", "HEAD"} and _is_from_other_site(headers):
+        if scope["method"] not in {"GET", "HEAD"} and self._is_from_other_site(scope["method"], headers):
             return error_response(403, "a page of another site must not make this request", "cross_site")
         return self._size_refusal(headers)
+
+    def _is_from_other_site(self, method: str, headers: Mapping[str, str]) -> bool:
+        """Browsers say so; without this a stranger's page could post with the credentials a browser remembers.
+
+        Over plain HTTP, to a name that is not localhost, they send no Sec-Fetch-Site, and Origin alone tells.
+        """
+        if (site := headers.get("sec-fetch-site")) is not None:
+            return site not in {"same-origin", "none"}
+        origin = headers.get("origin")
+        # To ask beforehand changes nothing.
+        if origin is None or method == "OPTIONS":
+            return False
+        return not self._hosts.is_own_origin(origin, headers.get("host", ""))
 
     def _size_refusal(self, headers: Mapping[str, str]) -> ASGIApp | None:
         length = headers.get("content-length", "0")
@@ -107,11 +134,6 @@ def _is_address(name: str) -> bool:
 def _is_private(name: str) -> bool:
     plain = name.replace("-", "").replace("_", "")
     return (bool(plain) and plain.isalnum()) or name.endswith(_PRIVATE_ENDINGS)
-
-
-def _is_from_other_site(headers: Mapping[str, str]) -> bool:
-    """Browsers say so; without this a stranger's page could post with the credentials a browser remembers."""
-    return headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}
 
 
 def _safe_sender(send: Send, is_head: bool) -> Send:
