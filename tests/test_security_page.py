@@ -75,6 +75,7 @@ FIXED = {
     "query": f"{guard.MAX_QUERY_BYTES:,} bytes",
     "path": characters(guard.MAX_PATH_CHARACTERS),
     "time to send the head of a request": seconds(process.HEAD_SECONDS),
+    "time to send its body": seconds(process.BODY_SECONDS),
     "time a connection may be idle": seconds(process.KEEP_ALIVE_SECONDS),
     "incidents in one answer": f"{api.MAX_LISTED:,}",
     "alerts in one post of a caller": f"{receiver.ALERTS_AT_MOST:,}",
