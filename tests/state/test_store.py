@@ -5,11 +5,14 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from hypothesis import given, strategies
 from hypothesis import settings as hypothesis_settings
 
 from tests.pagers import WALL, incident, resolved
+from watchdog.clock import Uptime, uptime
 from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State, Transition
 from watchdog.state import database
 from watchdog.state.database import APPLICATION_ID, Mode
@@ -116,6 +120,45 @@ def test_after_more_than_an_hour_all_starts_afresh_and_the_end_is_known(store: S
         again.open(WALL + 5 + 3700)
         assert [each.incident.state for each in again.timeline(incident().key)] == [PENDING, FIRING, RESOLVED]
         assert again.query(state=PENDING) == ()
+
+
+@pytest.mark.parametrize("off", [86_400.0, -86_400.0, 40 * 86_400.0])
+def test_a_clock_that_is_off_at_the_start_ends_nothing(off: float, path: Path) -> None:
+    with closing(Store(path, uptime=lambda: Uptime(7, 1000.0))) as store:
+        store.open(WALL)
+        store.record(began())
+        store.checkpoint([incident()], WALL + 5, 5)
+    for up, kept in ((Uptime(7, 1010.0), 1), (Uptime(7, 4700.0), 0)):
+        copy = path.with_name(f"{up.seconds}")
+        shutil.copy(path, copy)
+        with closing(Store(copy, uptime=lambda up=up: up)) as again:  # type: ignore[misc]
+            assert len(again.open(WALL + 15 + off).incidents) == kept
+
+
+def test_the_uptime_of_this_machine_goes_on() -> None:
+    first, second = uptime(), uptime()
+    assert first is not None
+    assert second is not None
+    assert (first.boot, first.seconds <= second.seconds) == (second.boot, True)
+
+
+def test_what_a_predecessor_left_open_outlives_a_successor_that_came_too_soon(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 0.0)
+    store.record(began("theirs"))
+    store.ledger("pager").save({"theirs": "told"})
+    with closing(Store(path)) as second:
+        assert second.open(WALL + 5).incidents == ()
+        second.record(began("ours", since=WALL + 5))
+        store.close()
+        monkeypatch.setattr(time, "monotonic", partial(lambda real: real() + 1000, time.monotonic))
+        second.record(began("later", since=WALL + 6))
+        assert second.health.mode is Mode.DISK
+    with closing(Store(path)) as third:
+        assert {each.key.rule for each in third.open(WALL + 9).incidents} == {"theirs", "ours", "later"}
+        assert [each.incident.state for each in third.timeline(incident("theirs").key)] == [PENDING, FIRING]
+        assert third.ledger("pager").load() == {"theirs": "told"}
 
 
 def test_an_end_just_before_the_restart_is_handed_over_but_not_when_it_began_again(

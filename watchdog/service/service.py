@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from watchdog import logs
-from watchdog.clock import steady_seconds
+from watchdog.clock import steady_seconds, uptime
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
@@ -340,6 +340,7 @@ def _store(settings: Settings) -> Store | None:
         retention_days=state.retention_days,
         max_incidents=state.max_incidents,
         interval_seconds=settings.scrape.interval_seconds,
+        uptime=uptime,
     )
 
 

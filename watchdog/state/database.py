@@ -92,6 +92,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._lock_file: int | None = None
         self._return_at = 0.0
+        # Whether memory holds what was on the disk: else another process wrote what is there.
+        self._knows_disk = False
         self.health = Health(Mode.MEMORY, path, "" if path else "no state directory is set")
 
     def open(self) -> None:
@@ -100,6 +102,7 @@ class Database:
             try:
                 if self._path is not None:
                     self._connection = self._open_disk(self._path, _LOCK_SECONDS)
+                    self._knows_disk = True
                     self.health = replace(self.health, mode=Mode.DISK, warning="")
             except (OSError, sqlite3.Error, Untrusted) as error:
                 self._warn(error)
@@ -213,14 +216,14 @@ class Database:
         disk = None
         try:
             disk = self._open_disk(self._path, 0.0)
-            _transact(disk, lambda connection: _merge(memory, connection))
+            _transact(disk, lambda connection: _merge(memory, connection, is_newer=self._knows_disk))
         except (OSError, sqlite3.Error, Untrusted) as error:
             self.health = replace(self.health, warning=str(error))
             if disk is not None:
                 disk.close()
             return
         memory.close()
-        self._connection = disk
+        self._connection, self._knows_disk = disk, True
         self.health = replace(self.health, mode=Mode.DISK, warning="")
         _log.info("state_on_disk_again", extra={"path": self._path})
 
@@ -341,10 +344,14 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, most_ended: in
             target.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)  # noqa: S608
 
 
-def _merge(memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
-    """What memory holds is newer: what is open on disk and not there has ended unseen."""
-    disk.execute("DELETE FROM incidents WHERE state <> 'resolved'")
-    disk.execute("DELETE FROM ledger")
+def _merge(memory: sqlite3.Connection, disk: sqlite3.Connection, *, is_newer: bool) -> None:
+    """Memory that began with what is on the disk is newer: what is open there and not in memory has ended unseen.
+
+    Memory that began without it knows nothing of the disk, where another process may have left what goes on.
+    """
+    if is_newer:
+        disk.execute("DELETE FROM incidents WHERE state <> 'resolved'")
+        disk.execute("DELETE FROM ledger")
     _copy(memory, disk, 1_000_000)
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from watchdog.clock import Uptime
 from watchdog.model import Incident, Key, State, Transition
 from watchdog.state.database import Database, Health
 
@@ -97,11 +98,13 @@ class Store:
         retention_days: float = 30,
         max_incidents: int = 10_000,
         interval_seconds: float = 0.0,
+        uptime: Callable[[], Uptime | None] = lambda: None,
     ) -> None:
         self._database = Database(path)
         self._retention_seconds = retention_days * 86400
         self._max_incidents = max_incidents
         self._interval_seconds = interval_seconds
+        self._uptime = uptime
         # Held during a write, too: a checkpoint must not overtake a transition, which is newer.
         self._lock = threading.Lock()
         self._learnt = _Learnt()
@@ -124,7 +127,8 @@ class Store:
         """Opens the file and hands over what the last run knew; `wall` is now, in unix seconds."""
         self._database.open()
         now = time.time() if wall is None else wall
-        restored = self._database.write(lambda connection: _restore(connection, now)) or Restored()
+        up = self._uptime()
+        restored = self._database.write(lambda connection: _restore(connection, now, up)) or Restored()
         _log.info(
             "state_opened",
             extra={"mode": self.health.mode, "open": len(restored.incidents), "ended": len(restored.ended)},
@@ -235,6 +239,9 @@ class Store:
 
             def work(connection: sqlite3.Connection) -> int | None:
                 connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (learnt.wall,))
+                connection.executemany(
+                    "INSERT OR REPLACE INTO moments VALUES (?, ?)", _moments(self._uptime())
+                )
                 added = sum(_refresh(connection, incident, learnt.wall) for incident in due)
                 connection.executemany(*_clocks(pending, learnt.wall))
                 removed = connection.executemany("DELETE FROM incidents WHERE id = ?", gone).rowcount
@@ -410,10 +417,27 @@ def _clocks(pending: Sequence[Incident], wall: float) -> tuple[str, list[tuple[f
     return statement, [(each.held_seconds, wall, _text(each.key)) for each in pending]
 
 
-def _restore(connection: sqlite3.Connection, wall: float) -> Restored:
+def _moments(up: Uptime | None) -> list[tuple[str, float]]:
+    return [] if up is None else [("boot", float(up.boot)), ("uptime", up.seconds)]
+
+
+def _absence_seconds(
+    connection: sqlite3.Connection, wall: float, last_seen: float, up: Uptime | None
+) -> float:
+    """For how long nobody watched: by the machine's uptime where it did not boot meanwhile, for clocks are set."""
+    kept: dict[str, float] = dict(
+        connection.execute("SELECT name, value FROM moments WHERE name IN ('boot', 'uptime')")
+    )
+    if up is not None and kept.get("boot") == up.boot and "uptime" in kept:
+        return max(0.0, up.seconds - kept["uptime"])
+    return wall - last_seen
+
+
+def _restore(connection: sqlite3.Connection, wall: float, up: Uptime | None) -> Restored:
     seen = connection.execute("SELECT value FROM moments WHERE name = 'last_seen'").fetchone()
     last_seen: float | None = seen[0] if seen else None
-    if last_seen is not None and wall - last_seen > LONGEST_ABSENCE_SECONDS:
+    absence_seconds = 0.0 if last_seen is None else _absence_seconds(connection, wall, last_seen, up)
+    if last_seen is not None and absence_seconds > LONGEST_ABSENCE_SECONDS:
         _end_all(connection, last_seen)
     rows = connection.execute(
         "SELECT body, pending_seconds, seen_at FROM incidents WHERE state <> 'resolved' ORDER BY changed_at"
