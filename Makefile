@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check quick coverage compatible bench soak weeks docs clean
+.PHONY: help run test check quick coverage compatible bench bench-scale figures soak weeks docs clean
 
 # The rooms that touch nothing but their arguments, and what they stand on.
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
@@ -52,6 +52,12 @@ compatible: ## quick tests and those of what stands on a library, with lowest an
 
 bench: .venv/.develops ## what a scrape, a verdict and a resident service cost
 	$(BIN)/python -m tests.bench
+
+bench-scale: .venv/.develops ## what serve costs by its number of targets (TARGETS="1 1000"), a tenth of them firing
+	$(BIN)/python -m tests.bench.scale $(TARGETS)
+
+figures: .venv/.develops ## measure serve, on a quiet machine, and write the figures into the documents
+	$(BIN)/python -m tests.bench.figures
 
 soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, threads
 	$(BIN)/python -m tests.soak

@@ -391,6 +391,20 @@ def test_calm_targets_write_once_a_minute_that_they_are_watched(patient: Store, 
     assert reopened(path).last_seen == WALL + 295
 
 
+def test_what_is_only_to_be_known_is_seldom_written_again_and_at_once_where_it_stands_otherwise(
+    patient: Store, path: Path
+) -> None:
+    info = incident(severity=Severity.INFO)
+    patient.record([change(info)])
+    patient.checkpoint([info], WALL, 0, ["gpu-0"])
+    asked = statements(patient, path)
+    for second in range(5, 65, 5):
+        patient.checkpoint([replace(info, cause=str(second))], WALL + second, second, ["gpu-0"])
+    assert sum("UPDATE incidents" in each for each in asked) <= 1
+    patient.checkpoint([replace(info, explained_by=("cause",))], WALL + 70, 70, ["gpu-0"])
+    assert patient.query()[0].explained_by == ("cause",)
+
+
 def test_a_kill_loses_what_the_last_interval_told_and_no_transition(patient: Store, path: Path) -> None:
     pending = incident("slow", PENDING)
     patient.record(began())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from watchdog.clock import Uptime
-from watchdog.model import Incident, Key, State, Transition
+from watchdog.model import Incident, Key, Severity, State, Transition
 from watchdog.state.database import Database, Health
 
 _log = logging.getLogger(__name__)
@@ -22,6 +22,8 @@ FILE_NAME = "incidents.sqlite"
 # After a longer absence what was known is history: what still holds starts afresh.
 LONGEST_ABSENCE_SECONDS = 3600.0
 _BODY_REWRITE_SECONDS = 15.0
+# What is only to be known stands for days, and its figures move at every step.
+_INFO_REWRITE_SECONDS = 300.0
 # Where nothing is open, all that a write could tell is that we live.
 _ALIVE_REWRITE_SECONDS = 60.0
 # A step may come a little early: an interval that is nearly over is over.
@@ -54,10 +56,10 @@ class Restored:
 
 
 class _Written(NamedTuple):
-    """When the body of an open incident was last written (monotonic), and its state then."""
+    """When the body of an open incident was last written (monotonic), and how it stood then."""
 
     at: float
-    state: State
+    standing: tuple[object, ...]
 
 
 @dataclass(slots=True)
@@ -264,9 +266,10 @@ class Store:
     def _is_due(self, incident: Incident, at: float) -> bool:
         """Whether to write its body again."""
         written = self._written.get(incident.key.target, {}).get(incident.key)
-        if written is None or written.state is not incident.state:
+        if written is None or written.standing != _standing_of(incident):
             return True
-        return at - written.at >= _BODY_REWRITE_SECONDS
+        is_info = incident.severity is Severity.INFO
+        return at - written.at >= (_INFO_REWRITE_SECONDS if is_info else _BODY_REWRITE_SECONDS)
 
     def _gone(self, learnt: Mapping[str, Collection[Key]]) -> list[tuple[int]]:
         """The pending incidents of these targets that are open no more, by number."""
@@ -280,7 +283,7 @@ class Store:
             self._forget(incident.key)
         else:
             of_target = self._written.setdefault(incident.key.target, {})
-            of_target[incident.key] = _Written(self._learnt.at, incident.state)
+            of_target[incident.key] = _Written(self._learnt.at, _standing_of(incident))
 
     def _forget(self, key: Key) -> None:
         of_target = self._written.get(key.target, {})
@@ -334,6 +337,11 @@ class StoreLedger:
             connection.executemany("DELETE FROM ledger WHERE sender = ? AND identity = ?", forgotten)
 
         self._database.write(work)
+
+
+def _standing_of(incident: Incident) -> tuple[object, ...]:
+    """What of an incident is news at once, unlike the figures in its evidence."""
+    return (incident.state, incident.severity, incident.symptoms, incident.explained_by, incident.unknown)
 
 
 def _record(connection: sqlite3.Connection, change: Transition) -> int:
