@@ -702,6 +702,48 @@ def test_incidents_of_rules_that_are_gone_are_not_taken_up() -> None:
     assert after.lead() is None
 
 
+def test_what_ended_in_the_life_before_is_shown_for_the_rest_of_its_hour() -> None:
+    before = book(rule("one", 0, 0), rule("two", 0, 0))
+    before.update([says(YES, "one"), says(YES, "two")], 0, 100)
+    before.update([says(NO, "one"), says(YES, "two")], 10, 110)
+    before.update([says(NO, "one"), says(NO, "two")], 20, 120)
+    ended = before.incidents()
+    assert [each.state for each in ended] == [State.RESOLVED] * 2
+    after = book(rule("one", 0, 0), rule("two", 0, 0))
+    after.book.restore([], 5000.0, ended, wall=110 + RESOLVED_RETENTION_SECONDS)
+    after.update([says(NO, "one"), says(NO, "two")], 5000.0, 110 + RESOLVED_RETENTION_SECONDS)
+    assert set(after.incidents()) == set(ended)
+    after.update([says(NO, "one"), says(NO, "two")], 5005.0, 115 + RESOLVED_RETENTION_SECONDS)
+    assert [each.key.rule for each in after.incidents()] == ["two"]
+    [began] = after.update([says(NO, "one"), says(YES, "two")], 5010.0, 4000)
+    assert (began.before, began.incident.state) == (State.PENDING, State.FIRING)
+    assert [each.firing_since for each in after.incidents()] == [4000]
+
+
+def test_what_ended_in_the_life_before_and_holds_again_is_one_that_holds() -> None:
+    before = book(rule(wait=0, keep=0))
+    before.update([says(YES)], 0, 100)
+    before.update([says(NO)], 5, 105)
+    ended = before.incidents()
+    before.update([says(YES)], 10, 110)
+    after = book(rule(wait=0, keep=0))
+    after.book.restore(before.incidents(), 1000.0, ended, wall=120)
+    after.update([says(YES)], 1000.0, 120)
+    assert [(each.state, each.firing_since) for each in after.incidents()] == [(State.FIRING, 110)]
+
+
+def test_a_clock_that_was_set_back_makes_no_end_that_lasts() -> None:
+    before = book(rule(wait=0, keep=0))
+    before.update([says(YES)], 0, 9000)
+    before.update([says(NO)], 5, 9005)
+    after = book(rule(wait=0, keep=0))
+    after.book.restore([], 100.0, before.incidents(), wall=120)
+    after.update([says(NO)], 100.0 + RESOLVED_RETENTION_SECONDS, 120)
+    assert len(after.incidents()) == 1
+    after.update([says(NO)], 101.0 + RESOLVED_RETENTION_SECONDS, 121)
+    assert after.incidents() == ()
+
+
 def test_an_incident_taken_up_is_unknown_until_its_rule_speaks_and_goes_with_its_engine() -> None:
     before = book(rule(wait=0, keep=0))
     before.update([says(YES)], 0, 50)

@@ -406,6 +406,25 @@ def test_a_restart_goes_on_with_what_fired(rules: Path, sick_server: ReplayServe
         assert [each.state for each in service.history.query()] == [State.FIRING]
 
 
+def test_what_ended_lately_is_still_shown_after_a_restart(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path
+) -> None:
+    configured = Configured(
+        rules, {"name": "gpu", "url": sick_server.url}, **{"state.directory": str(tmp_path / "state")}
+    )
+    with running(configured) as service:
+        until(lambda: service.snapshots()["gpu"].firing)
+        fired = service.snapshots()["gpu"].firing[0]
+    ended_at = time.time()
+    with closing(Store(tmp_path / "state" / FILE_NAME)) as store:
+        store.open()
+        store.record([Transition.end_of(fired, ended_at)])
+    configured.values["targets"] = [{"name": "gpu", "url": closed_port()}]
+    with running(configured) as service:
+        shown = service.snapshots()["gpu"].incidents
+    assert [each.resolved_at for each in shown if each.key == fired.key] == [ended_at]
+
+
 def test_incidents_of_what_is_watched_no_more_end_at_the_start(
     rules: Path, sick_server: ReplayServer, tmp_path: Path
 ) -> None:

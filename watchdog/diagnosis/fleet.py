@@ -32,9 +32,11 @@ class FleetDiagnosis:
         self._book.replace_rules(rules, wall)
         self._rules = tuple(rule for rule in rules.rules if rule.scope is Scope.FLEET)
 
-    def restore(self, stored: Iterable[Incident], at: float) -> None:
-        """Takes up the incidents that a process before this one left."""
-        self._book.restore(stored, at)
+    def restore(
+        self, stored: Iterable[Incident], at: float, ended: Iterable[Incident] = (), wall: float = 0.0
+    ) -> None:
+        """Takes up the incidents that a process before this one left, and those that were over by then."""
+        self._book.restore(stored, at, ended, wall)
 
     def observe(self, snapshots: Iterable[Snapshot], at: float, wall: float) -> Standing:
         """One step over the last snapshots: how the incidents of the fleet stand, and what changed."""

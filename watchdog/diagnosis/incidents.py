@@ -111,12 +111,20 @@ class IncidentBook:
         self._forget(at)
         return self._standing(changes, at)
 
-    def restore(self, stored: Iterable[Incident], at: float) -> None:
-        """Takes up what a process before this one left; the time in between counts for nothing."""
+    def restore(
+        self, stored: Iterable[Incident], at: float, ended: Iterable[Incident] = (), wall: float = 0.0
+    ) -> None:
+        """Takes up what a process before this one left; the time in between counts for nothing.
+
+        `ended` are those that were over by then: within the hour they are still shown, and `wall` (now, in unix
+        seconds) says for how long they have been.
+        """
+        self._restore_ended(ended, at, wall)
         for one in stored:
             rule = self._rules.find(one.key.rule)
             if rule is None:
                 continue
+            self._ended.pop(one.key, None)
             # What fires has waited long enough, whatever was counted: a reload must not ask it to wait again.
             least = rule.for_seconds if one.state is State.FIRING else 0.0
             held = max(one.held_seconds, least)
@@ -124,6 +132,16 @@ class IncidentBook:
             entry = _Entry(incident, incident, at, Truth.UNKNOWN, seen_at=at)
             entry.show(incident)
             self._entries[incident.key] = entry
+
+    def _restore_ended(self, ended: Iterable[Incident], at: float, wall: float) -> None:
+        for seconds, one in sorted(
+            # A clock that was set back since then makes an end neither younger than now nor older than another.
+            ((max(0.0, wall - one.resolved_at), one) for one in ended if one.resolved_at is not None),
+            key=lambda pair: -pair[0],
+        ):
+            if seconds <= RESOLVED_RETENTION_SECONDS and self._rules.find(one.key.rule) is not None:
+                self._entries[one.key] = _Entry(one, one, at - seconds, Truth.NO, seen_at=at - seconds)
+                self._ended[one.key] = at - seconds
 
     def replace_rules(self, rules: RuleSet, wall: float) -> None:
         """Goes over to another rule set: identity is kept by rule id; incidents of rules that are gone resolve."""

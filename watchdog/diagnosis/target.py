@@ -111,10 +111,15 @@ class TargetDiagnosis:
         self._server.expect(target.expectations)
         self._hints = missing_expectations(target.expectations)
 
-    def restore(self, stored: Iterable[Incident], at: float) -> None:
-        """Takes up the incidents that a process before this one left, and what they show of the time before."""
+    def restore(
+        self, stored: Iterable[Incident], at: float, ended: Iterable[Incident] = (), wall: float = 0.0
+    ) -> None:
+        """Takes up the incidents that a process before this one left, and what they show of the time before.
+
+        `ended` are those that were over by then, `wall` is now in unix seconds.
+        """
         earlier = tuple(stored)
-        self._book.restore(earlier, at)
+        self._book.restore(earlier, at, ended, wall)
         self._inherited.take_up(earlier)
         self._reachability.recall(earlier)
         self._watching.recall(earlier)

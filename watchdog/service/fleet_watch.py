@@ -65,9 +65,9 @@ class FleetWatch:
         with self._step:
             self._fleet.replace_rules(rules, time.time())
 
-    def restore(self, stored: Iterable[Incident]) -> None:
-        """Takes up incidents of an earlier life."""
+    def restore(self, stored: Iterable[Incident], ended: Iterable[Incident] = ()) -> None:
+        """Takes up incidents of an earlier life, and those that ended in it."""
         kept = tuple(stored)
         with self._step:
-            self._fleet.restore(kept, steady_seconds())
+            self._fleet.restore(kept, steady_seconds(), ended, time.time())
             self.incidents = kept

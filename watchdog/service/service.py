@@ -293,9 +293,10 @@ class Service:
     def _take_up(self) -> None:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""
         kept, ends = self._restored.split(self._knows, time.time())
+        over = [each for each in self._restored.ended if self._knows(each.key)]
         for watch in self._all():
-            watch.restore(each for each in kept if each.key.target == watch.target.name)
-        self._fleet.restore(each for each in kept if each.key.target == FLEET)
+            watch.restore(_of(watch.target.name, kept), _of(watch.target.name, over))
+        self._fleet.restore(_of(FLEET, kept), _of(FLEET, over))
         if self._store is not None:
             self._store.record(ends)
         ended = (*self._restored.ended, *(each.incident for each in ends))
@@ -323,6 +324,10 @@ class Service:
 
     def _all(self) -> Sequence[Watch]:
         return tuple(self._watches.values())
+
+
+def _of(target: str, incidents: Iterable[Incident]) -> list[Incident]:
+    return [each for each in incidents if each.key.target == target]
 
 
 def _canary(entry: TargetSettings) -> Canary | None:

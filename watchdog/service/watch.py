@@ -114,11 +114,11 @@ class Watch:
             self._rules = rules
             self._diagnosis.replace_rules(rules, self._wall())
 
-    def restore(self, incidents: Iterable[Incident]) -> None:
-        """Takes up incidents of an earlier life."""
+    def restore(self, incidents: Iterable[Incident], ended: Iterable[Incident] = ()) -> None:
+        """Takes up incidents of an earlier life, and those that ended in it."""
         with self._step:
             self._taken_up = list(incidents)
-            self._diagnosis.restore(self._taken_up, self._steady())
+            self._diagnosis.restore(self._taken_up, self._steady(), ended, self._wall())
 
     def take_over(self, before: "Watch") -> None:
         """Goes on where another watch of the same target will end: with what it said last, and its incidents."""
