@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -16,6 +18,27 @@ from watchdog.text import duration_seconds, one_line
 
 # What a shell reports for a program whose reader left: 128 + SIGPIPE.
 GONE = 141
+_USUAL_COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = 100, 60, 140
+# What stands at the beginning of a line: a verdict, or the severity of what is wrong among servers.
+_COLOURS = {
+    "CRITICAL": 31,
+    "DEGRADED": 33,
+    "WARNING": 33,
+    "RECOVERING": 36,
+    "UNSETTLED": 33,
+    "HEALTHY": 32,
+    "IDLE": 90,
+    "UNKNOWN": 90,
+    "STARTING": 90,
+}
+_VERDICT = re.compile(rf"^({'|'.join(_COLOURS)})\b", re.MULTILINE)
+
+
+class Done(Protocol):
+    """Says how far something is: seconds done, and a few words beside the bar."""
+
+    def __call__(self, seconds: float, note: str = "", /) -> None:
+        """Moves the bar."""
 
 
 class Form(StrEnum):
@@ -113,16 +136,41 @@ def complain(text: str) -> None:
         typer.echo(prefix + one_line(line), err=True)
 
 
+def screen_width() -> int:
+    """The columns to write in: those of the terminal within what reads well, 100 where none is known."""
+    columns = shutil.get_terminal_size((_USUAL_COLUMNS, 24)).columns
+    return min(max(columns, _LEAST_COLUMNS), _MOST_COLUMNS)
+
+
+def coloured(text: str) -> str:
+    """A diagnosis with the verdicts that begin its lines in colour, on a terminal where NO_COLOR is not set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return _VERDICT.sub(lambda found: f"\x1b[1;{_COLOURS[found[0]]}m{found[0]}\x1b[0m", text)
+
+
 @contextmanager
-def progress(what: str, total_seconds: float | None) -> Iterator[Callable[[float], None]]:
-    """A bar on a terminal (total None: a clock that runs), nothing in a pipe; yields `seconds done`."""
+def progress(what: str, total_seconds: float | None) -> Iterator["Done"]:
+    """A bar on a terminal (total None: a clock that runs), nothing in a pipe.
+
+    Yields what is to be called with the seconds done and a note that stands below the bar.
+    """
     if not sys.stderr.isatty():
-        yield lambda _seconds: None
+        yield lambda _seconds, _note="": None
         return
     from rich.console import Console  # noqa: PLC0415 - costs 50 ms that a pipe need not pay
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(one_line(what), total=total_seconds)
-        yield lambda seconds: bar.update(task, completed=seconds)
+        task = bar.add_task(one_line(what), total=total_seconds, note="")
+
+        def done(seconds: float, note: str = "") -> None:
+            bar.update(task, completed=seconds, note=one_line(note))
+
+        yield done

@@ -1,10 +1,9 @@
 """`vllm-watchdog diagnose`: one verdict on servers or recordings, now, and an exit code for scripts."""
 
 import textwrap
-import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -18,29 +17,27 @@ from watchdog.cli.console import (
     ForOption,
     IntervalOption,
     RulesOption,
+    coloured,
     exit_code,
     progress,
     say,
+    screen_width,
 )
-from watchdog.cli.live import fetchers_of, settings_for, ticks
+from watchdog.cli.live import settings_for, ticks, watch
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.clock import steady_seconds
-from watchdog.diagnosis.fleet import FleetDiagnosis
-from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, RecordingError
-from watchdog.model import Incident, Limit, Readings, Scrape, Snapshot, Target, Truth, Verdict
+from watchdog.model import Incident, Limit, Readings, Scrape, Snapshot, State, Target, Truth, Verdict
 from watchdog.replay.together import Together, replay_together
 from watchdog.report.bodies import diagnosis_body, fleet_verdicts
-from watchdog.report.text import WIDTH, diagnosis_text
+from watchdog.report.text import diagnosis_text, readings_text
 from watchdog.rule.in_force import load_rules, with_directories
 from watchdog.rule.rule import evaluate
 from watchdog.rule.rule_set import RuleSet
-from watchdog.scrape.fetch import Fetcher
 from watchdog.scrape.recording import read
-from watchdog.settings.model import ScrapeSettings, Settings
+from watchdog.settings.model import Settings
 from watchdog.text import one_line
 
-MAX_THREADS = 32
 # How much longer an unsettled server is watched: as long again, and no longer than people wait for an answer.
 MOST_EXTRA_SECONDS = 60.0
 ONE_PAGE = (
@@ -120,27 +117,28 @@ def watch_all(settings: Settings, rules: RuleSet, interval: float, seconds: floa
 
     Goes on while one of them, or what is among them, is unsettled, for as long again and at most a minute.
     """
-    fetchers = fetchers_of(settings)
-    names = ", ".join(target.name for target, _ in fetchers[:3])
-    with ExitStack() as stack:
-        for _, fetcher in fetchers:
-            stack.enter_context(closing(fetcher))
-        threads = stack.enter_context(ThreadPoolExecutor(min(MAX_THREADS, len(fetchers))))
-        done = stack.enter_context(progress(f"watching {names}", seconds))
-        list(threads.map(lambda each: each[1].server_info(), fetchers))
-        watched = [_WatchedServer(target, fetcher, rules, settings.scrape) for target, fetcher in fetchers]
-        among, began = FleetDiagnosis(rules), steady_seconds()
-        fleet: tuple[Incident, ...] = ()
+    seen = Together(())
+    with watch(settings, rules) as watched, progress(f"watching {watched.names}", seconds) as done:
+        began = steady_seconds()
         with suppress(KeyboardInterrupt):
             for at in ticks(interval, seconds + min(seconds, MOST_EXTRA_SECONDS)):
-                done(at - began)
-                list(threads.map(_WatchedServer.step, watched))
-                last = [each.last for each in watched if each.last is not None]
-                fleet = among.observe(last, steady_seconds(), time.time()).incidents
-                verdicts = {*(each.verdict for each in last), *fleet_verdicts(fleet)}
+                done(at - began, glance(seen.last))
+                seen = watched.step()
+                verdicts = {*(each.verdict for each in seen.last), *fleet_verdicts(seen.fleet)}
                 if is_over(at - began, seconds, interval, verdicts):
                     break
-        return Together(tuple(each.last for each in watched if each.last is not None), fleet)
+        return watched.seen
+
+
+def glance(snapshots: Sequence[Snapshot]) -> str:
+    """What is seen while the watching goes on, in a few words: the first readings, and what is pending."""
+    if len(snapshots) != 1:
+        counts = Counter(each.verdict for each in snapshots)
+        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    [one] = snapshots
+    shown = readings_text(dict(one.readings[0].values), most=4) if one.readings else ""
+    pending = [each.key.rule for each in one.incidents if each.state is State.PENDING]
+    return "; ".join(filter(None, (shown, f"pending: {', '.join(pending)}" if pending else "")))
 
 
 def is_over(
@@ -150,19 +148,6 @@ def is_over(
     # The next tick would be too late; half an interval apart, so that a late tick is not taken for the one after it.
     lasted = watched_seconds + interval / 2 > asked_seconds
     return lasted and Verdict.UNSETTLED not in set(verdicts)
-
-
-class _WatchedServer:
-    """One server while it is watched."""
-
-    def __init__(self, target: Target, fetcher: Fetcher, rules: RuleSet, limits: ScrapeSettings) -> None:
-        self.last: Snapshot | None = None
-        self._fetcher = fetcher
-        self._diagnosis = TargetDiagnosis(target, rules, limits.max_series, limits.max_line_bytes)
-
-    def step(self) -> None:
-        suspects = self.last is not None and self.last.suspects_api_server
-        self.last = self._diagnosis.observe(self._fetcher.fetch(steady_seconds(), time.time(), suspects))
 
 
 def _from_files(paths: Sequence[Path], rules: RuleSet) -> Together:
@@ -201,12 +186,13 @@ def _say(
     if form is Form.JSON:
         say(body.model_dump_json())
         return body.verdict
-    say(diagnosis_text(body, starting=dict.fromkeys(pages, ONE_PAGE)).rstrip("\n"))
+    width = screen_width()
+    say(coloured(diagnosis_text(body, width, starting=dict.fromkeys(pages, ONE_PAGE)).rstrip("\n")))
     for name, lines in limits.items():
         # The first line says this of a page already.
         for limit in (each for each in lines if each != ONE_PAGE):
             line = f"{name}: {limit}"
-            say(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    "))
+            say(textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    "))
     return body.verdict
 
 

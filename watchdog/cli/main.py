@@ -28,12 +28,14 @@ COMMANDS = {
     "serve": "Watches vLLM servers and answers on a port: /diagnose, a page, /metrics, alerts.",
     "diagnose": "Watches for a while and says what is wrong; "
     "exit code 0 healthy, 1 something fires, 2 health is not proven.",
+    "top": "Watches servers on a terminal: a row each, the worst first, and the cause of the chosen one.",
     "demo": "Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.",
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
     "rules": "Lists, shows, explains, tests, checks and scores rules.",
     "signals": "Lists every signal that a rule may name: its unit, its meaning, and its value now.",
     "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",
+    "hints": "Says what the settings could add to make the diagnosis more exact.",
     "health": "Exit code 0 while the service on this machine is alive, else 1: a container's health check.",
 }
 
@@ -93,7 +95,6 @@ app = typer.Typer(
     help=ABOUT,
     epilog=EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

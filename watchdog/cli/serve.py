@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from watchdog import logs
-from watchdog.cli.console import ConfigOption
+from watchdog.cli.console import ConfigOption, say
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.service.pace import open_files_notes, raise_open_files_limit
 from watchdog.service.process import Signals, WebServer, listen, run
@@ -60,13 +60,19 @@ def serve(
         "log.level": log_level,
         "log.format": log_format,
     }
-    leave(serve_until_told(lambda: load(config, overrides, os.environ, check_files=True)))
+    leave(serve_until_told(lambda: load(config, overrides, os.environ, check_files=True), _say_where))
+
+
+def _say_where(address: str, _service: Service) -> None:
+    """Tells a person at a terminal where to look; a log is for programs."""
+    if sys.stdout.isatty():
+        say(f"Open {address}/ in a browser, or ask: curl '{address}/diagnose?format=text'. Ctrl-C ends it.")
 
 
 def serve_until_told(
-    load_settings: Callable[[], Settings], on_start: Callable[[str], None] | None = None
+    load_settings: Callable[[], Settings], on_start: Callable[[str, Service], None] | None = None
 ) -> int:
-    """Runs the service; `on_start` hears our own address. Returns the exit code."""
+    """Runs the service; `on_start` gets our own address and the service. Returns the exit code."""
     settings = load_settings()
     logs.set_up(settings.log.level, settings.log.format)
     raise_open_files_limit()
@@ -97,7 +103,7 @@ def serve_until_told(
         for warning in (*settings.warnings, *open_files_notes(len(names))):
             log.warning("settings", extra={"note": warning})
         if on_start is not None:
-            on_start(address)
+            on_start(address, service)
 
     return run(service, web_server, signals, started)
 

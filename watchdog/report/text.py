@@ -134,9 +134,9 @@ def budget_text(budget: dict[str, LatencyShareBody]) -> str:
     return ", ".join(parts)
 
 
-def readings_text(values: dict[str, float | None]) -> str:
-    """The readings a person looks at first, in one line; those that are unknown are left out."""
-    return ", ".join(_readings_in_words(values))
+def readings_text(values: dict[str, float | None], most: int | None = None) -> str:
+    """The readings a person looks at first (`most` of them), in one line; those that are unknown are left out."""
+    return ", ".join(_readings_in_words(values)[:most])
 
 
 def _readings_in_words(values: dict[str, float | None]) -> list[str]:
@@ -417,6 +417,13 @@ def _hint_text(hints: list[str], first: bool) -> str:
 
 def _few(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def since_seconds(incident: IncidentBody | None, now: str | None) -> float | None:
+    """How long an incident has lasted; None without one, or where its beginning is not known."""
+    if incident is None or not incident.since or now is None:
+        return None
+    return _seconds_between(incident.since, now)
 
 
 def since_text(text: str, now: str | None) -> str:
