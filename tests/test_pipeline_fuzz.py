@@ -219,7 +219,7 @@ def check_metrics(house: House, text: str) -> None:
         "severity": set(Severity),
         "reason": set(Reason),
         "limit": set(LIMITS),
-        "phase": {"queue", "prefill", "decode"},
+        "phase": {"before_engine", "queue", "prefill", "decode"},
         "verdict": set(Verdict),
     }
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]

@@ -535,7 +535,7 @@ def _pages() -> list[bytes]:
     [
         (("diagnos", "http://a"), "'diagnos': did you mean `diagnose`?"),
         (("http://a",), "did you mean `diagnose http://a`?"),
-        (("nothing-like-it",), "there are serve, diagnose, demo"),
+        (("nothing-like-it",), "there are serve, diagnose, top"),
         (("diagnose", "http://a", "--format", "xml"), "'--format': 'xml' is neither text nor json"),
         (("diagnose", "http://a", "--for", "soon"), "'--for': 'soon' must be a duration such as 5s"),
         (("record", "http://a", "-o", "a.jsonl", "--for", "soon"), "'--for': 'soon' must be a duration"),

@@ -123,10 +123,13 @@ def run_tests(
     rule_set = load_rules(_with_shipped(folder, allow_untested=True))
     rules = tuple(rule for rule in rule_set.rules if _lies_in(rule, folder))
     results = [result for rule in rules for result in test_rule(rule)]
-    if any(test.recording for rule in rules for test in rule.tests):
+    pointing = sum(bool(test.recording) for rule in rules for test in rule.tests)
+    where = recordings or folder / "recordings"
+    skipped = pointing if recordings is None and not where.is_dir() else 0
+    if pointing and not skipped:
         from watchdog.cli.recorded import run_recorded  # noqa: PLC0415 - needs the pipeline
 
-        results += run_recorded(rules, recordings or folder / "recordings", rule_set)
+        results += run_recorded(rules, where, rule_set)
     failed = [result for result in results if not result.passed]
     untested = [] if rule_settings(None).allow_untested else list(filter(None, map(lacking_tests, rules)))
     if form is Form.JSON:
@@ -136,6 +139,10 @@ def run_tests(
         for line in _result_lines(results):
             say(line)
         say(f"{len(results) - len(failed)} of {len(results)} tests pass")
+    if skipped:
+        complain(
+            f"{skipped} tests point at recordings and did not run; --recordings DIR says where those are"
+        )
     for each in untested:
         complain(f"{each}, and is refused until it has")
     raise typer.Exit(1 if failed or untested else 0)
