@@ -419,9 +419,10 @@ def test_what_ended_lately_is_still_shown_after_a_restart(
     with closing(Store(tmp_path / "state" / FILE_NAME)) as store:
         store.open()
         store.record([Transition.end_of(fired, ended_at)])
-    configured.values["targets"] = [{"name": "gpu", "url": closed_port()}]
-    with running(configured) as service:
-        shown = service.snapshots()["gpu"].incidents
+    with closed_port() as port:
+        configured.values["targets"] = [{"name": "gpu", "url": f"http://127.0.0.1:{port}"}]
+        with running(configured) as service:
+            shown = service.snapshots()["gpu"].incidents
     assert [each.resolved_at for each in shown if each.key == fired.key] == [ended_at]
 
 
