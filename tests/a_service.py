@@ -31,6 +31,7 @@ from watchdog.model import (
     VllmIdentity,
 )
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
+from watchdog.report.course import Course
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
@@ -274,6 +275,7 @@ class AService:
     watched: tuple[Target, ...] = ()
     last: dict[str, Snapshot] = field(default_factory=dict)
     fleet: tuple[Incident, ...] = ()
+    went: dict[str, Course] = field(default_factory=dict)
     history: History | None = None
     started: bool = True
     reload_successful: bool = True
@@ -295,6 +297,10 @@ class AService:
     def snapshots(self) -> Mapping[str, Snapshot]:
         """Every snapshot."""
         return self.last
+
+    def courses(self) -> Mapping[str, Course]:
+        """What was remembered."""
+        return self.went
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """Those of fleets."""

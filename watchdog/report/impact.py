@@ -10,9 +10,16 @@ from watchdog.text import seconds_text
 LEAST_SHARE_TOLD = 0.5
 
 
-def impact_text(body: TargetBody) -> str:
-    """The sentence, over all engines of the server; empty where nothing of it is known."""
-    parts = [_queue_text(body.readings), _first_token_text(body.readings), _budget_text(body.latency_budget)]
+def impact_text(body: TargetBody, before: float | None = None) -> str:
+    """The sentence, over all engines of the server; empty where nothing of it is known.
+
+    `before` is the time to first token (p95, seconds) before what leads began; None where that is not known.
+    """
+    parts = [
+        _queue_text(body.readings),
+        _first_token_text(body.readings, before),
+        _budget_text(body.latency_budget),
+    ]
     told = [part for part in parts if part]
     return ". ".join(part[0].upper() + part[1:] for part in told) + "." if told else ""
 
@@ -27,10 +34,11 @@ def _queue_text(engines: list[ReadingsBody]) -> str:
     return f"{waiting:,.0f} of {waiting + running:,.0f} requests wait"
 
 
-def _first_token_text(engines: list[ReadingsBody]) -> str:
-    """The slowest engine's time to first token."""
+def _first_token_text(engines: list[ReadingsBody], before: float | None) -> str:
+    """The slowest engine's time to first token; empty where it is unknown."""
     known = [ttft for each in engines if (ttft := each.values.get("ttft_p95_seconds")) is not None]
-    return f"a first token takes {seconds_text(max(known))} (p95)" if known else ""
+    was = f"; {seconds_text(before)} before" if before is not None else ""
+    return f"a first token takes {seconds_text(max(known))} (p95{was})" if known else ""
 
 
 def _budget_text(budget: Mapping[str, LatencyShareBody]) -> str:

@@ -20,6 +20,7 @@ from watchdog.notify.notifiers import Notifiers
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.probe.canary import Canary
 from watchdog.probe.completion import CompletionProbe
+from watchdog.report.course import Course
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -107,6 +108,10 @@ class Service:
         """The last snapshot of each target by its name."""
         pairs = ((watch.target.name, watch.snapshot) for watch in self._all())
         return {name: snapshot for name, snapshot in pairs if snapshot is not None}
+
+    def courses(self) -> Mapping[str, Course]:
+        """How the readings of each target went, by its name."""
+        return {watch.target.name: watch.course for watch in self._all()}
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""

@@ -11,6 +11,7 @@ from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.history.shapes import Shapes
 from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
 from watchdog.probe.canary import Canary
+from watchdog.report.course import Course
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.settings.model import ScrapeSettings
@@ -27,6 +28,7 @@ class Watch:
     """A target's fetcher, its diagnosis and its last snapshot; `cycle` is the job that runs each interval.
 
     `errors` counts cycles that raised, `finished_at` is the steady time when one last ended well (None: never).
+    `course` is how its readings went.
     `canary`, where there is one, is sent after a cycle whose snapshot wants it.
     """
 
@@ -45,6 +47,7 @@ class Watch:
         self.target = target
         self.canary: Canary | None = None
         self.snapshot: Snapshot | None = None
+        self.course = Course()
         self.errors = 0
         self.cycle_seconds = 0.0
         self.finished_at: float | None = None
@@ -86,6 +89,7 @@ class Watch:
     def _take(self, scrape: Scrape) -> None:
         before, now = self.snapshot, self._diagnosis.observe(scrape)
         self.snapshot = now
+        self.course.note(now)
         _log_changes(before, now)
         self._raised_in_a_row = 0
         try:
@@ -132,6 +136,7 @@ class Watch:
             return
         with self._step:
             self._diagnosis = diagnosis
+            self.course = before.course
             self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
             self._diagnosis.replace_rules(self._rules, self._wall())
 

@@ -141,9 +141,8 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
 
     @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
     def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
-        return page.diagnosis_page(
-            _diagnosis(state, bodies, parameters.target, wall()), len(state.rules.rules)
-        )
+        body = _diagnosis(state, bodies, parameters.target, wall())
+        return page.diagnosis_page(body, len(state.rules.rules), state.courses())
 
     @app.get(
         "/diagnose",

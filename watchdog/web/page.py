@@ -1,7 +1,9 @@
 """The page: one self-contained HTML document, no script or style from elsewhere, every value escaped."""
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -10,9 +12,11 @@ from watchdog import __version__
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, time_text
+from watchdog.report.course import Course
 from watchdog.report.impact import impact_text
 from watchdog.text import quantity_text, seconds_text
 from watchdog.web import wording
+from watchdog.web.pictures import pictures
 
 REFRESH_SECONDS = 5
 
@@ -43,6 +47,7 @@ _TEMPLATES.filters |= {
     "budget": text.budget_text,
     "impact": impact_text,
     "clock": wording.clock,
+    "moment": time_text,
     "lasted": wording.lasted,
     "of_engine": wording.of_engine,
     "brief": wording.brief,
@@ -52,12 +57,20 @@ _TEMPLATES.filters |= {
 _TEMPLATES.tests["told"] = is_told
 
 
-def diagnosis_page(diagnosis: DiagnosisBody, rules: int) -> Response:
-    """The diagnosis of all targets, the worst first."""
+def diagnosis_page(
+    diagnosis: DiagnosisBody, rules: int, courses: Mapping[str, Course] = MappingProxyType({})
+) -> Response:
+    """The diagnosis of all targets, the worst first; `courses` are how their readings went, by name."""
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     urgent, notices = text.fleet_by_urgency(diagnosis)
     return _page(
-        "diagnosis.html", diagnosis=diagnosis, targets=ordered, rules=rules, urgent=urgent, notices=notices
+        "diagnosis.html",
+        diagnosis=diagnosis,
+        targets=ordered,
+        rules=rules,
+        urgent=urgent,
+        notices=notices,
+        seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
     )
 
 

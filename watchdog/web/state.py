@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from watchdog.model import Incident, Snapshot, State, Target, Transition
 from watchdog.notify.receiver import Answer, Received
+from watchdog.report.course import Course
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -63,6 +64,10 @@ class ServiceState(Protocol):
 
     def snapshots(self) -> Mapping[str, Snapshot]:
         """The last snapshot of each target by its name; a target that has none yet is not in it."""
+        ...
+
+    def courses(self) -> Mapping[str, Course]:
+        """How the readings of each target went, by its name."""
         ...
 
     def fleet_incidents(self) -> Sequence[Incident]:
