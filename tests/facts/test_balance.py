@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pages import history_of, page
-from watchdog.facts.balance import Load, chance_of_share, facts, fleet_facts, of_one_server
+from watchdog.facts.balance import Load, chance_of_share, facts, fleet_facts, of_one_server, sister_facts
 from watchdog.facts.fact import by_name
 from watchdog.history.owners import Owners
 from watchdog.model import Lookup, Subject
@@ -189,3 +189,17 @@ def test_the_more_engines_the_likelier_one_of_them_gets_nothing(engines: int, me
         return chance_of_share(0.0, parts)
 
     assert chance(engines + 1) >= chance(engines) * 0.999
+
+
+def test_room_on_a_sister_is_where_no_request_waits() -> None:
+    def room(*engines: Mapping[str, float]) -> dict[str, float]:
+        """The room that each engine finds on the others."""
+        loads = {Subject("t", "m", str(number)): Load.of(one.get) for number, one in enumerate(engines)}
+        return {subject.engine: value for subject, (_, value) in sister_facts(loads)}
+
+    full = {"kv_usage_mean_ratio": 0.98, "waiting_recent_min": 4.0}
+    free, freer = ({"kv_usage_mean_ratio": ratio, "waiting_recent_min": 0.0} for ratio in (0.3, 0.1))
+    assert room(full, free, freer) == {"0": 0.1, "1": 0.1, "2": 0.3}
+    assert room(full, free) == {"0": 0.3}, "a queue is no room, and none is its own sister"
+    assert room(full, {"kv_usage_mean_ratio": 0.1}, {"waiting_recent_min": 0.0}) == {}, "unknown is no room"
+    assert room(free) == room() == {}

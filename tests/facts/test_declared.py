@@ -12,7 +12,7 @@ from tests.facts.test_server import layout
 from tests.pages import history_of, page
 from tests.places import ROOT
 from watchdog.facts import declared
-from watchdog.facts.balance import Load, fleet_facts
+from watchdog.facts.balance import Load, fleet_facts, sister_facts
 from watchdog.facts.fact import Fact, Known
 from watchdog.facts.gauge_ranges import GaugeRanges
 from watchdog.facts.host_memory import HostMemory
@@ -100,6 +100,11 @@ def of_its_pool() -> Iterator[Known]:
     yield from pools.engine_facts(subject)
 
 
+def of_the_sisters() -> Iterator[Known]:
+    engines = {Subject("t", "m", name): Load.of(SECOND.get) for name in "01"}
+    return (known for _, known in sister_facts(engines))
+
+
 def yielded() -> set[Fact]:
     """What the code yields where all is known."""
     of_the_fleet = fleet_facts([Load.of(FIRST.get), Load.of(SECOND.get)], [0.1, 0.9])
@@ -108,6 +113,7 @@ def yielded() -> set[Fact]:
         for facts in (
             *(of_a_server(), of_its_pool(), of_its_answers(), of_its_past(), of_its_requests()),
             of_the_fleet,
+            of_the_sisters(),
         )
         for fact, _ in facts
     }

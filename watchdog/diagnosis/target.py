@@ -189,15 +189,28 @@ class TargetDiagnosis:
         if page is not None:
             # Which rules are blind is known, and may be quoted, once all engines were judged.
             texts = quotes(self._reachability, self._restarts, self._server)
-            for names in self._history.subjects():
-                self._find_of_engine(self._subject(*names), at, texts, found)
+            found.signals = self._signals_of_engines(at)
+            for subject in found.signals:
+                self._find_of_engine(subject, texts, found)
             self._find_of_replicas(found)
         self._find_of_target(page, at, found)
         return found
 
-    def _find_of_engine(self, subject: Subject, at: float, texts: dict[str, str], found: _Found) -> None:
-        signals = self._engines.signals(subject, by_name(self._engine_facts(subject, at)))
-        found.signals[subject] = signals
+    def _signals_of_engines(self, at: float) -> dict[Subject, Signals]:
+        """The signals of each engine on the page, which know of the room that the others of its server have."""
+        subjects = [self._subject(*names) for names in self._history.subjects()]
+        facts = {subject: by_name(self._engine_facts(subject, at)) for subject in subjects}
+        signals = {subject: self._engines.signals(subject, facts[subject]) for subject in subjects}
+        for engines in balance.of_each_server(signals, self._layout().owners):
+            if len(engines) > 1:
+                loads = {subject: balance.Load.of(lookup) for subject, lookup in engines.items()}
+                for subject, (fact, value) in balance.sister_facts(loads):
+                    # Signals look facts up when a rule asks, and none has asked yet.
+                    facts[subject][fact.name] = value
+        return signals
+
+    def _find_of_engine(self, subject: Subject, texts: dict[str, str], found: _Found) -> None:
+        signals = found.signals[subject]
         self._ask(Scope.ENGINE, subject, signals, texts, found)
         self._pools.note(subject, signals)
         self._watch_progress(subject, signals)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from heapq import nsmallest
 from math import exp, log
 
 from watchdog.facts.fact import Fact, Known
@@ -37,6 +38,10 @@ KV_USAGE_LEAST = Fact(
 PREEMPTED_GREATEST = Fact(
     "preempted_greatest_ratio", "ratio",
     "Preemptions over the requests that were in the batch, on the engine where they weigh most.")
+SISTER_POOL = Fact(
+    "sister_kv_usage_least_ratio", "ratio",
+    "Mean KV usage of the emptiest pool among the server's other engines on which no request waits; unknown where each "
+    "has a queue, and for an only engine.")
 TARGETS = Fact("targets", "targets", "Targets that serve one model and answer.")
 CONNECTED = Fact(
     "connected_targets", "targets", "Of these, targets whose connector takes KV from other servers (NIXL, Mooncake).")
@@ -98,11 +103,16 @@ def of_one_server(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[Sub
 
     Two models on one port share no work, and of two servers some router decides: neither are compared.
     """
+    return max(of_each_server(engines, owners), key=len, default={})
+
+
+def of_each_server(engines: Mapping[Subject, Lookup], owners: Owners) -> list[dict[Subject, Lookup]]:
+    """The engines on a page by the server and the model that they share the work of."""
     groups: dict[tuple[str, str], dict[Subject, Lookup]] = {}
     for subject, lookup in engines.items():
         server = owners.parted(subject.engine)[1]
         groups.setdefault((subject.model_name, server), {})[subject] = lookup
-    return max(groups.values(), key=len, default={})
+    return list(groups.values())
 
 
 def of_servers(engines: Mapping[Subject, Lookup], owners: Owners) -> dict[str, list["Load"]]:
@@ -154,6 +164,21 @@ def facts(loads: Sequence[Load]) -> Iterator[Known]:
     preempted = _known(load.preempted_ratio for load in loads)
     if preempted:
         yield PREEMPTED_GREATEST, max(preempted)
+
+
+def sister_facts(engines: Mapping[Subject, Load]) -> Iterator[tuple[Subject, Known]]:
+    """What the rules of each engine of a server know of its others: the room that one of them has."""
+    pools = {
+        subject: load.kv_usage_mean_ratio
+        for subject, load in engines.items()
+        if load.waiting_recent_min == 0 and load.kv_usage_mean_ratio is not None
+    }
+    # An engine is no sister of its own, and one of two is another one.
+    emptiest = nsmallest(2, pools, key=pools.__getitem__)
+    for subject in engines:
+        sister = next((one for one in emptiest if one != subject), None)
+        if sister is not None:
+            yield subject, (SISTER_POOL, pools[sister])
 
 
 def _of_work(loads: Sequence[Load]) -> Iterator[Known]:
