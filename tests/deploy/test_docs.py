@@ -36,6 +36,7 @@ DOCUMENTS = (
     "docs/writing-a-rule.md",
     "docs/rule-keys.md",
     "docs/prometheus-and-alertmanager.md",
+    "docs/sizing.md",
     "docs/upgrading.md",
 )
 # Commands of the watchdog that end by themselves and need no server; the rest is parsed.

@@ -41,13 +41,17 @@ class MemoryClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU's figures and the vendor's document that states them."""
+    """A GPU's figures and the vendor's document that states them.
+
+    `operations_per_second` on dense 16-bit matrices; None where the table does not hold it.
+    """
 
     name: str
     memory_bytes: int
     bandwidth_bytes_per_second: float
     source: str
     spellings: tuple[str, ...] = ()
+    operations_per_second: float | None = None
 
     @property
     def memory_class(self) -> MemoryClass:
@@ -101,6 +105,17 @@ def decode_ceiling_tokens_per_second(
     return bandwidth_bytes_per_second * max(gpus, 1) / weight_bytes
 
 
+def turning_batch(gpu: Gpu, weight_bits: float = 16.0) -> float | None:
+    """The streams in a batch from which a decode step is bound by compute instead of by reading the weights.
+
+    Each weight is read once a step and takes two operations a stream: operations a second times bytes of a weight,
+    over bandwidth and two (the ridge of the roofline model). None where the table does not hold the operations.
+    """
+    if gpu.operations_per_second is None:
+        return None
+    return gpu.operations_per_second * weight_bits / 8 / gpu.bandwidth_bytes_per_second / 2
+
+
 def _gpu(row: Mapping[str, Any]) -> Gpu:
     return Gpu(
         name=row["name"],
@@ -108,6 +123,7 @@ def _gpu(row: Mapping[str, Any]) -> Gpu:
         bandwidth_bytes_per_second=row["bandwidth"] * 1e9,
         source=row["source"],
         spellings=tuple(row.get("also", ())),
+        operations_per_second=row["compute"] * 1e12 if "compute" in row else None,
     )
 
 
