@@ -143,7 +143,7 @@ def test_what_a_fleet_only_notices_comes_after_the_targets(tmp_path: Path) -> No
         body = diagnosis_body(service.targets(), service.last, (skew,), NOW)
         lines = [line for line in diagnosis_text(body).splitlines()[1:] if line and line[0] != " "]
         assert [line.split()[1].rstrip(":") for line in lines] == order
-        page = bytes(diagnosis_page(body, 3).body).decode()
+        page = bytes(diagnosis_page(body).body).decode()
         assert (page.index("Skew") < page.index(">chat<")) is (order[0] == "fleet")
 
 
@@ -161,7 +161,7 @@ def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
 
 
 def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AService]) -> None:
-    answer = site.ask("/diagnose?target=chat&format=text")
+    answer = site.ask("/diagnose?target=chat&format=text&verbose=true")
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()
     assert lines[0] == "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
@@ -254,7 +254,7 @@ def test_what_helps_right_now_and_what_lasts_are_two_lists(tmp_path: Path) -> No
     last = lines.index("  to last    1. --max-model-len 8192: Shorten the longest request the server takes.")
     assert now < last
     assert any(line.startswith("             2. --kv-cache-dtype fp8") for line in lines[last:])
-    page = bytes(diagnosis_page(body, 3).body).decode()
+    page = bytes(diagnosis_page(body).body).decode()
     assert (
         page.index("Right now") < page.index("Add a replica.") < page.index("So that it does not come back")
     )
@@ -278,7 +278,7 @@ def test_what_ended_within_the_hour_is_told_with_its_times(tmp_path: Path) -> No
     assert lines[begin + 1].strip() == (
         "kv-pool-exhausted, meta/llama-8b engine 1: 14:11:40 to 14:11:50 UTC (10 s)"
     )
-    page = bytes(diagnosis_page(body, 3).body).decode()
+    page = bytes(diagnosis_page(body).body).decode()
     assert page.count("14:10:00 to 14:12:30 UTC (2m 30s)") == 1
     assert "ttft-high" not in page.partition("Ended in the last hour")[2].partition("</table>")[0]
 
@@ -294,7 +294,7 @@ def test_what_recovers_says_since_when_and_when_it_closes(tmp_path: Path) -> Non
     assert lines[0].startswith("RECOVERING  chat: The KV pool is exhausted (kv-pool-exhausted")
     assert "  cause was  457 requests wait while the KV pool is 98% full." in lines
     assert "  cleared    12 s ago, closes in 18 s unless it returns" in lines
-    page = bytes(diagnosis_page(body, 3).body).decode()
+    page = bytes(diagnosis_page(body).body).decode()
     assert "cleared 12 s ago, closes in 18 s unless it returns" in " ".join(page.split())
 
 
@@ -323,7 +323,7 @@ def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
         service = a_service(tmp_path, one)
         body = diagnosis_body(service.targets(), service.last, (), NOW)
         assert ("  limit      sequences, 50% of the time" in diagnosis_text(body)) is is_named
-        assert (b"limit that binds" in bytes(diagnosis_page(body, 3).body)) is is_named
+        assert (b"limit that binds" in bytes(diagnosis_page(body).body)) is is_named
 
 
 def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_pa
     ):
         service = a_service(tmp_path, one)
         body = diagnosis_body(service.targets(), service.last, (), NOW)
-        assert f"<h1>{told}</h1>" in bytes(diagnosis_page(body, 3).body).decode()
+        assert f"<h1>{told}</h1>" in bytes(diagnosis_page(body).body).decode()
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_what_is_told_from_an_earlier_look_says_so(
     body = diagnosis_body(service.targets(), service.last, (), NOW)
     (since,) = [line for line in diagnosis_text(body).splitlines() if line.startswith("  since")]
     assert since.endswith(told)
-    shown = " ".join(" ".join(parsed(bytes(diagnosis_page(body, 3).body).decode()).shown).split())
+    shown = " ".join(" ".join(parsed(bytes(diagnosis_page(body).body).decode()).shown).split())
     lasted, _, standing = told.removeprefix("(").partition(")")
     assert f"for {lasted}, since" in shown
     assert standing.removeprefix("; ") in shown
@@ -421,7 +421,7 @@ def parsed(text: str) -> _Page:
 
 
 def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Site[AService]) -> None:
-    answer = site.ask("/")
+    answer = site.ask("/?target=chat")
     page = parsed(answer.text)
     shown = " ".join(" ".join(page.shown).split())
     for expected in (
@@ -432,7 +432,7 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
         "1 check unavailable",
     ):
         assert expected in shown
-    for tag, attributes in page.tags:
+    for tag, attributes in (*page.tags, *parsed(site.ask("/").text).tags):
         for name in ("src", "href", "action"):
             link = attributes.get(name) or "/"
             assert link.startswith(("/", "data:,")) or (tag == "a" and attributes.get("rel") == "noreferrer")
@@ -448,7 +448,7 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
 def test_the_page_answers_in_the_order_of_a_night(tmp_path: Path) -> None:
     """What, for how long, what users feel, what to do; what explains it is folded below."""
     service = a_service(tmp_path, snapshot())
-    html = bytes(diagnosis_page(diagnosis_body(service.targets(), service.last, (), NOW), 3).body).decode()
+    html = bytes(diagnosis_page(diagnosis_body(service.targets(), service.last, (), NOW)).body).decode()
     page = html.partition("<main")[2]
     places = [
         page.index(each)

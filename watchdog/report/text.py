@@ -60,7 +60,7 @@ def diagnosis_text(
     """All targets, the worst first; ends with a line break. `starting` is as in `target_text`."""
     blocks = []
     if len(diagnosis.targets) != 1 or diagnosis.fleet:
-        blocks.append(_summary(diagnosis, width))
+        blocks.append(summary(diagnosis, width))
     urgent, notices = fleet_by_urgency(diagnosis)
     blocks += [_fleet_text(incident, diagnosis.generated_at, width) for incident in urgent]
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
@@ -91,29 +91,29 @@ def target_text(
     """
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
-    lines = [_headline(body, lead, starting.get(body.name, TOO_SHORT))]
+    lines = [headline(body, lead, starting.get(body.name, TOO_SHORT))]
     if body.failure:
         why = failure_text(body.failure.reason, body.failure.detail)
-        lines += _row("scrape", f"{body.url} failed: {why}", width)
-        lines += _row("try", failure_advice(body, lead), width)
+        lines += row("scrape", f"{body.url} failed: {why}", width)
+        lines += row("try", failure_advice(body, lead), width)
     if lead:
         lines += _incident_lines(lead, now, width)
-    lines += _row("prove it", proof_text(body), width)
+    lines += row("prove it", proof_text(body), width)
     lines += _beside_lines(body, width)
     lines += _ended_lines(body, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
-        lines += _row("time went", budget_text(readings.latency_budget), width)
+        lines += row("time went", budget_text(readings.latency_budget), width)
         # Where a cause leads, it is the answer: several limits can bind at once, and only one is to be moved.
         limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
-        lines += _row("limit", limit, width)
+        lines += row("limit", limit, width)
     for note in body.notes:
-        lines += _row("note", note, width)
-    lines += _row("seen", _seen(body), width)
+        lines += row("note", note, width)
+    lines += row("seen", _seen(body), width)
     if not body.readings:
         return "\n".join(lines) + "\n"
     has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
-    lines += _row("hints", _hint_text(body.hints, has_flags), width)
+    lines += row("hints", _hint_text(body.hints, has_flags), width)
     return "\n".join(lines) + "\n"
 
 
@@ -165,7 +165,7 @@ def reading_label(name: str) -> str:
     return _READING_WORDS.get(name) or label(name)
 
 
-def _summary(diagnosis: DiagnosisBody, width: int) -> str:
+def summary(diagnosis: DiagnosisBody, width: int) -> str:
     """The first line for many targets: the worst verdict, where it is, and how the others do."""
     counts = [
         f"{count} {verdict}"
@@ -192,7 +192,8 @@ def _fleet_text(incident: IncidentBody, now: str | None, width: int) -> str:
     return "\n".join([*_wrapped(title, width), *_incident_lines(incident, now, width)]) + "\n"
 
 
-def _headline(body: TargetBody, lead: IncidentBody | None, starting: str) -> str:
+def headline(body: TargetBody, lead: IncidentBody | None, starting: str = TOO_SHORT) -> str:
+    """The first line of a target: verdict, name, and what leads or why nothing does."""
     words = f"{body.verdict.upper()}  {body.name}"
     if lead:
         return f"{words}: {lead.title} ({lead.rule}{_of_engine(lead)})"
@@ -247,23 +248,23 @@ def _of_engine(incident: IncidentBody) -> str:
 
 
 def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iterator[str]:
-    yield from _row("cause was" if incident.cleared else "cause", incident.cause, width)
-    yield from _row("cleared", cleared_text(incident, now).removeprefix("cleared "), width)
+    yield from row("cause was" if incident.cleared else "cause", incident.cause, width)
+    yield from row("cleared", cleared_text(incident, now).removeprefix("cleared "), width)
     for index, evidence in enumerate(incident.evidence):
         # A value is never parted from its name.
-        yield from _tied(_row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
+        yield from _tied(row("" if index else "evidence", evidence.text.replace(" (", f"{_TIE}("), width))
     for label, remedies in by_urgency(incident):
         for index, remedy in enumerate(remedies):
             yield from _remedy_lines("" if index else label, index + 1, remedy, width)
     if any(remedy.flag for remedy in incident.remedies):
-        yield from _row("", "Flags count from the next start of the server.", width)
+        yield from row("", "Flags count from the next start of the server.", width)
     for index, text in enumerate(incident.unhelpful):
-        yield from _row("" if index else "won't help", text, width)
-    yield from _row("symptoms", ", ".join(incident.symptoms), width)
+        yield from row("" if index else "won't help", text, width)
+    yield from row("symptoms", ", ".join(incident.symptoms), width)
     if incident.since:
         since = since_text(incident.since, now)
-        yield from _row("since", f"{since}; it cannot be judged now" if incident.unknown else since, width)
-    yield from _row("runbook", _runbook(incident), width)
+        yield from row("since", f"{since}; it cannot be judged now" if incident.unknown else since, width)
+    yield from row("runbook", _runbook(incident), width)
 
 
 def by_urgency(incident: IncidentBody) -> list[tuple[str, list[RemedyBody]]]:
@@ -307,9 +308,9 @@ def _runbook(incident: IncidentBody) -> str:
 
 
 def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
-    yield from _row(label, f"{number}. {instruction(remedy)}", width, hang=3)
-    yield from _row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
-    yield from _row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
+    yield from row(label, f"{number}. {instruction(remedy)}", width, hang=3)
+    yield from row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
+    yield from row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
 
 
 def beside(body: TargetBody) -> list[IncidentBody]:
@@ -348,9 +349,9 @@ def _ended_lines(body: TargetBody, width: int) -> Iterator[str]:
     over = ended(body)
     for index, each in enumerate(over[:MOST_ENDED]):
         text = f"{each.rule}{_of_engine(each)}: {ended_text(each)}"
-        yield from _row("" if index else "ended", text, width)
+        yield from row("" if index else "ended", text, width)
     if len(over) > MOST_ENDED:
-        yield from _row(
+        yield from row(
             "", f"and {len(over) - MOST_ENDED} more within the hour: `incidents` in the JSON", width
         )
 
@@ -359,7 +360,7 @@ def _beside_lines(body: TargetBody, width: int) -> Iterator[str]:
     for incident in beside(body):
         kind = "info" if incident.severity is Severity.INFO else "also"
         text = f"{incident.rule}{_of_engine(incident)}: {incident.cause or incident.title}"
-        yield from _row("pending" if incident.state is State.PENDING else kind, text, width)
+        yield from row("pending" if incident.state is State.PENDING else kind, text, width)
 
 
 def _engine_lines(
@@ -369,10 +370,10 @@ def _engine_lines(
     if not shown:
         return
     if len(body.readings) > 1:
-        yield from _row("engine", " engine ".join(filter(None, (model, engine))), width)
+        yield from row("engine", " engine ".join(filter(None, (model, engine))), width)
     # A reading is never parted from its name.
     joined = ", ".join(each.replace(" ", _TIE) for each in shown)
-    yield from _tied(_row("readings", joined, width))
+    yield from _tied(row("readings", joined, width))
 
 
 def _tied(lines: Iterable[str]) -> Iterator[str]:
@@ -434,8 +435,8 @@ def since_text(text: str, now: str | None) -> str:
     return f"{moment} ({seconds_text(_seconds_between(text, now))})"
 
 
-def _row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:
-    """A labelled paragraph; nothing for empty text."""
+def row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:
+    """A labelled paragraph of lines; nothing for empty text."""
     if not text.strip():
         return ()
     first = f"  {label:<{_MARGIN - 2}}"

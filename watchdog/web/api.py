@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from watchdog import __version__
-from watchdog.model import Incident, State, Target, Transition
+from watchdog.model import Incident, State, Target, Transition, Verdict
 from watchdog.notify.receiver import ALERTS_AT_MOST, ForwardError
 from watchdog.report.bodies import (
     DiagnosisBody,
@@ -40,16 +41,19 @@ from watchdog.report.bodies import (
     status_body,
     transition_body,
 )
+from watchdog.report.brief import Seen, brief_text
 from watchdog.report.text import diagnosis_text
 from watchdog.settings.model import Settings
 from watchdog.text import clean_values, duration_seconds, nearest, one_line
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
 from watchdog.web.guard import Guard
+from watchdog.web.pictures import lead_trend
 from watchdog.web.state import ServiceState
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LISTED = 1000
+DAY_SECONDS = 86400.0
 
 
 def _error(text: str) -> dict[str, Any]:
@@ -86,16 +90,24 @@ class _Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class PageParameters(_Parameters):
-    """What the page shows."""
+class TargetParameters(_Parameters):
+    """What is diagnosed."""
 
     target: str | None = Field(None, max_length=200, description="Only this target, by its name.")
 
 
-class DiagnoseParameters(PageParameters):
+class PageParameters(TargetParameters):
+    """What the page shows."""
+
+    state: Verdict | None = Field(None, description="Only targets with this verdict.")
+    model: str | None = Field(None, max_length=500, description="Only targets that serve this model.")
+
+
+class DiagnoseParameters(TargetParameters):
     """What is diagnosed, and how it is written."""
 
     format: Form = Field(Form.JSON, description="json for programs, text for people.")
+    verbose: bool = Field(False, description="The text with evidence, all remedies and readings.")
 
 
 class IncidentParameters(_Parameters):
@@ -141,8 +153,10 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
 
     @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
     def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
-        body = _diagnosis(state, bodies, parameters.target, wall())
-        return page.diagnosis_page(body, len(state.rules.rules), state.courses())
+        body, courses = _diagnosis(state, bodies, parameters.target, wall()), state.courses()
+        if parameters.target is None and len(body.targets) > 1:
+            return page.fleet_page(body, courses, parameters.state, parameters.model)
+        return page.diagnosis_page(body, courses, recurrences(state, body, wall()))
 
     @app.get(
         "/diagnose",
@@ -155,7 +169,9 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         """Answers from the last scrape of each target and never waits for the next."""
         body = _diagnosis(state, bodies, parameters.target, wall())
         if parameters.format is Form.TEXT:
-            return PlainTextResponse(diagnosis_text(body))
+            verbose = parameters.verbose
+            told = diagnosis_text(body) if verbose else brief_text(body, _seen(state, body, wall()))
+            return PlainTextResponse(told)
         return BodyResponse(body)
 
 
@@ -165,6 +181,25 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     if name is not None:
         targets, fleet = [_named(targets, name)], []
     return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body)
+
+
+def _seen(state: ServiceState, body: DiagnosisBody, wall: float) -> Mapping[str, Seen]:
+    """What the short text tells of the servers with a cause beside their last look."""
+    courses, often = state.courses(), recurrences(state, body, wall)
+    led = [each for each in body.targets if each.lead_key is not None]
+    return {
+        each.name: Seen(lead_trend(each, courses.get(each.name)), often.get(each.name, 1)) for each in led
+    }
+
+
+def recurrences(state: ServiceState, body: DiagnosisBody, wall: float) -> Mapping[str, int]:
+    """How often the lead of each target has held in 24 hours, this time included; empty where nothing is kept."""
+    leads = {each.lead_key: each.name for each in body.targets if each.lead_key is not None}
+    if state.history is None or not leads:
+        return {}
+    past = state.history.query(wall - DAY_SECONDS, State.RESOLVED, None, MAX_LISTED)
+    counts = Counter(leads[key] for each in past if (key := str(each.key)) in leads)
+    return {name: count + 1 for name, count in counts.items()}
 
 
 def _named(targets: Sequence[Target], name: str) -> Target:

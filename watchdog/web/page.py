@@ -9,16 +9,21 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
+from watchdog.model import Verdict
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, time_text
+from watchdog.report.brief import recurrence_text
 from watchdog.report.course import Course
 from watchdog.report.impact import impact_text
 from watchdog.text import quantity_text, seconds_text
 from watchdog.web import wording
+from watchdog.web.fleet import fleet
 from watchdog.web.pictures import pictures
 
 REFRESH_SECONDS = 5
+NO_COURSES: Mapping[str, Course] = MappingProxyType({})
+NO_RECURRENCES: Mapping[str, int] = MappingProxyType({})
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -46,6 +51,7 @@ _TEMPLATES.filters |= {
     "advice": text.failure_advice,
     "budget": text.budget_text,
     "impact": impact_text,
+    "recurrence": recurrence_text,
     "clock": wording.clock,
     "moment": time_text,
     "lasted": wording.lasted,
@@ -58,19 +64,50 @@ _TEMPLATES.tests["told"] = is_told
 
 
 def diagnosis_page(
-    diagnosis: DiagnosisBody, rules: int, courses: Mapping[str, Course] = MappingProxyType({})
+    diagnosis: DiagnosisBody,
+    courses: Mapping[str, Course] = NO_COURSES,
+    recurrences: Mapping[str, int] = NO_RECURRENCES,
 ) -> Response:
-    """The diagnosis of all targets, the worst first; `courses` are how their readings went, by name."""
+    """The diagnosis of one target, or of none.
+
+    `courses` are how the readings of each went, `recurrences` how often its lead held in 24 hours, by name.
+    """
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     urgent, notices = text.fleet_by_urgency(diagnosis)
     return _page(
         "diagnosis.html",
         diagnosis=diagnosis,
         targets=ordered,
-        rules=rules,
         urgent=urgent,
         notices=notices,
+        recurrences=recurrences,
         seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
+    )
+
+
+def fleet_page(
+    diagnosis: DiagnosisBody,
+    courses: Mapping[str, Course] = NO_COURSES,
+    state: Verdict | None = None,
+    model: str | None = None,
+) -> Response:
+    """Many targets, a row for each that needs somebody; only those in `state`, and that serve `model`, where given."""
+    shown = [
+        each
+        for each in diagnosis.targets
+        if state in {None, each.verdict} and (model is None or model in each.vllm.models)
+    ]
+    models = (model for each in diagnosis.targets for model in each.vllm.models)
+    urgent, notices = text.fleet_by_urgency(diagnosis)
+    return _page(
+        "fleet.html",
+        diagnosis=diagnosis,
+        fleet=fleet(shown, courses, models),
+        total=len(shown),
+        urgent=urgent,
+        notices=notices,
+        state=state,
+        model=model,
     )
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from watchdog.report.bodies import IncidentBody, TargetBody
 from watchdog.report.clause_line import ClauseLine, clause_line
-from watchdog.report.course import BUDGET, LINES, Course, Engine, Line, Mark
+from watchdog.report.course import BUDGET, LINES, Course, Engine, Mark
 from watchdog.report.text import reading_label
 from watchdog.report.trend import Trend, trend
 from watchdog.text import quantity_text, seconds_text
@@ -66,20 +66,20 @@ def pictures(target: TargetBody, course: Course | None) -> Pictures:
         sparks={each: dict(_sparks(course, each)) for each in engines},
         budgets={each: drawn for each in engines if (drawn := _budget(course, each, onset))},
         marks=tuple(course.marks()),
-        trend=_trend(course, engine, first_token, lead),
+        trend=lead_trend(target, course),
         before=first_token.at(onset - BEFORE_SECONDS)
         if first_token is not None and onset is not None
         else None,
     )
 
 
-def _trend(
-    course: Course, engine: Engine, first_token: Line | None, lead: IncidentBody | None
-) -> Trend | None:
+def lead_trend(target: TargetBody, course: Course | None) -> Trend | None:
     """Where a lead that holds is going; of one that has cleared its end is told already."""
-    if lead is None or lead.cleared:
+    lead = next((each for each in target.incidents if each.key == target.lead_key), None)
+    if course is None or lead is None or lead.cleared or not target.readings:
         return None
-    return trend(course.line(engine, "waiting_requests"), first_token)
+    engine = _engine_of(target, lead)
+    return trend(course.line(engine, "waiting_requests"), course.line(engine, "ttft_p95_seconds"))
 
 
 def _engine_of(target: TargetBody, lead: IncidentBody | None) -> Engine:

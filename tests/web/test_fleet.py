@@ -1,0 +1,145 @@
+"""Many servers on one screen and in a few lines: who needs somebody comes first, the others are a dot each."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
+from tests.a_site import Site, a_site
+from watchdog.model import Key, Severity, State, Transition, Verdict
+from watchdog.report.brief import ordinal
+from watchdog.report.course import Course
+
+MODEL = "meta/llama-8b"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site[AService]]:
+    """Three servers in need among twenty."""
+    calm = [replace(healthy(f"embed-{number}")) for number in range(17)]
+    asleep = replace(healthy("asleep"), verdict=Verdict.IDLE, why="no step for 2m, nothing shows more")
+    service = a_service(tmp_path, *calm, snapshot("chat"), down("batch"), asleep)
+    with a_site(service) as made:
+        yield made
+
+
+def rows(html: str) -> list[str]:
+    return re.findall(r'<tr class="(\w+)">', html)
+
+
+def test_the_page_of_a_fleet_has_a_row_for_each_in_need_and_a_dot_for_each_other(
+    site: Site[AService],
+) -> None:
+    html = site.ask("/").text
+    assert "<h1>3 of 20 servers need you</h1>" in " ".join(html.split())
+    assert rows(html) == ["critical", "critical", "idle"]
+    assert "The KV pool is exhausted" in html
+    grid = html.partition('<p class="grid">')[2].partition("</p>")[0]
+    assert grid.count("<a ") == 17
+    assert 'href="/?target=embed-3"' in grid
+    assert "average: waiting 0, KV 4%, TTFT p95 80 ms" in html
+    assert html.index("17 healthy</strong>") > html.index("</table>")
+
+
+def test_a_fleet_is_filtered_by_state_and_by_model(site: Site[AService]) -> None:
+    assert rows(site.ask("/?state=idle").text) == ["idle"]
+    assert rows(site.ask(f"/?model={MODEL.replace('/', '%2F')}&state=critical").text) == ["critical"]
+    assert rows(site.ask("/?model=none").text) == []
+    assert site.ask("/?state=sick").status == 422
+
+
+def test_two_hundred_servers_are_a_page_of_less_than_150_kilobytes(tmp_path: Path) -> None:
+    for in_need in (6, 200):
+        course = Course()
+        for at in range(150):
+            course.note(snapshot(at=5.0 * at, wall=NOW - 750 + 5.0 * at))
+        sick = [snapshot(f"chat-{number}") for number in range(in_need)]
+        calm = [healthy(f"embed-{number}") for number in range(200 - in_need)]
+        service = a_service(tmp_path, *sick, *calm)
+        service.went = {each.target.name: course for each in sick}
+        with a_site(service) as site:
+            assert len(site.ask("/").body) < 150_000
+
+
+def test_causes_of_the_fleet_come_first_and_pending_ones_not_as_warnings(tmp_path: Path) -> None:
+    key = Key("replica-imbalance", "*", MODEL, "")
+    firing = incident(key=key, title="Replicas get uneven shares", severity=Severity.WARNING)
+    soon = replace(
+        firing, key=key._replace(rule="hit-skew"), title="Hits differ", state=State.PENDING, firing_since=None
+    )
+    service = a_service(tmp_path, healthy("a"), healthy("b"))
+    service.fleet = (firing, soon)
+    with a_site(service) as site:
+        html = site.ask("/").text
+        assert html.index("Replicas get uneven shares") < html.index("All 2 servers are healthy")
+        assert "for 3m 25s, since" in html
+        assert html.index("Hits differ") > html.index("All 2 servers are healthy")
+        lines = site.ask("/diagnose?format=text").text.splitlines()
+        assert f"WARNING  fleet {MODEL}: Replicas get uneven shares" in lines
+        assert f"PENDING  fleet {MODEL}: Hits differ" in lines
+
+
+def test_the_short_text_is_a_line_a_healthy_server_and_eight_for_a_cause(site: Site[AService]) -> None:
+    service = site.service
+    course = Course()
+    for at in range(30):
+        course.note(snapshot(at=5.0 * at, wall=NOW - 150 + 5.0 * at))
+    service.went = {"chat": course}
+    ended = [
+        Transition(
+            incident(state=State.RESOLVED, resolved_at=NOW - 3600 * hours), State.FIRING, NOW - 3600 * hours
+        )
+        for hours in (2, 4, 6, 30)
+    ]
+    service.history = History(tuple(ended))
+    lines = site.ask("/diagnose?format=text").text.splitlines()
+    assert lines[0].startswith("CRITICAL  kv-pool-exhausted on chat and 1 more; 20 targets")
+    begin = lines.index(
+        "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
+    )
+    assert lines[begin + 1 : begin + 8] == [
+        "  cause      457 requests wait while the KV pool is 98% full.",
+        "  since      2026-09-21 14:09:55 UTC (3m 25s); 4th time in 24 h",
+        "  trend      steady: the queue stays as long as it is",
+        "  felt       457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request",
+        "             is spent in queue.",
+        "  right now  Add a replica.",
+        "  to last    --max-model-len 8192: Shorten the longest request the server takes.",
+    ]
+    assert lines[begin + 8] == "  more       /diagnose?target=chat&format=text&verbose=true"
+    well = [line for line in lines if line.startswith("HEALTHY")]
+    assert well[0] == "HEALTHY  embed-0: nothing fires; waiting 0, KV 4%, TTFT p95 80 ms"
+    assert len(well) == 17
+    assert "4th time in 24 h" in site.ask("/?target=chat").text
+    assert max(map(len, lines)) <= 100
+
+
+def test_what_ended_within_the_hour_is_on_the_page_and_in_the_text_of_a_fleet(tmp_path: Path) -> None:
+    over = incident(target="a", state=State.RESOLVED, pending_since=NOW - 200, resolved_at=NOW - 50)
+    service = a_service(tmp_path, replace(healthy("a"), incidents=(over,)), healthy("b"))
+    with a_site(service) as site:
+        assert "14:10:00 to 14:12:30 UTC (2m 30s)" in site.ask("/").text
+        assert (
+            "  ended      kv-pool-exhausted: 14:10:00 to 14:12:30 UTC (2m 30s)"
+            in site.ask("/diagnose?format=text").text.splitlines()
+        )
+
+
+def test_what_no_cause_leads_is_told_whole_and_of_many_in_need_a_line(tmp_path: Path) -> None:
+    asleep = replace(healthy("asleep"), verdict=Verdict.IDLE, why="no step for 2m")
+    sick = [snapshot(f"chat-{number}") for number in range(8)]
+    with a_site(a_service(tmp_path, asleep, *sick)) as site:
+        lines = site.ask("/diagnose?format=text").text.splitlines()
+    assert "IDLE  asleep: no step for 2m" in lines
+    assert any(line.startswith("  prove it ") for line in lines)
+    assert sum(line.startswith("  right now") for line in lines) == 5
+    assert sum(line.startswith("CRITICAL  chat-") for line in lines) == 8
+
+
+def test_ordinals() -> None:
+    assert [ordinal(each) for each in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th")
+    ]

@@ -1,0 +1,111 @@
+"""A fleet at a glance: the servers that need somebody as rows, the worst first, the others as a grid."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from watchdog.model import Verdict
+from watchdog.report.bodies import WORST_FIRST, IncidentBody, TargetBody
+from watchdog.report.course import Course
+from watchdog.report.text import ended, state_text
+from watchdog.text import quantity_text
+from watchdog.web.chart import sparkline
+
+CALM = frozenset({Verdict.HEALTHY})
+MOST_ROWS = 25
+"""More rows than fit on a screen are folded, without pictures: what is wrong with so many is seldom theirs alone."""
+IDLE = "Idle; a hang would not show"
+_CAUSE_CHARACTERS = 60
+_COLUMNS = ("waiting_requests", "kv_usage_ratio", "ttft_p95_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One server: its body, the cause in a few words, since when (as bodies write it), and its readings in words."""
+
+    body: TargetBody
+    cause: str
+    since: str | None
+    waiting: str
+    kv: str
+    ttft: str
+    picture: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All servers that are shown. `rows` are the first of those in need, `more` the others of them."""
+
+    rows: Sequence[Row]
+    more: Sequence[Row]
+    calm: Sequence[TargetBody]
+    counts: Mapping[Verdict, int]
+    average: str
+    ended: Sequence[tuple[TargetBody, IncidentBody]]
+    models: Sequence[str]
+
+    @property
+    def in_need(self) -> int:
+        """How many servers need somebody."""
+        return len(self.rows) + len(self.more)
+
+
+def fleet(targets: Iterable[TargetBody], courses: Mapping[str, Course], models: Iterable[str]) -> Fleet:
+    """The fleet as its bodies stand; `courses` are how the readings of each went, `models` all that are served."""
+    ordered = sorted(targets, key=lambda body: WORST_FIRST.index(body.verdict))
+    need = [body for body in ordered if body.verdict not in CALM]
+    calm = [body for body in ordered if body.verdict in CALM]
+    over = [(body, each) for body in ordered for each in ended(body)]
+    return Fleet(
+        rows=[_row(body, _picture(courses.get(body.name), body)) for body in need[:MOST_ROWS]],
+        more=[_row(body, Markup()) for body in need[MOST_ROWS:]],
+        calm=calm,
+        counts={
+            each: count for each in WORST_FIRST if (count := sum(one.verdict is each for one in ordered))
+        },
+        average=_average(calm),
+        ended=sorted(over, key=lambda pair: pair[1].resolved_at or "", reverse=True),
+        models=sorted(set(models)),
+    )
+
+
+def _row(body: TargetBody, picture: Markup) -> Row:
+    lead = next((each for each in body.incidents if each.key == body.lead_key), None)
+    told = lead.title if lead is not None else _without_lead(body)
+    cause = told if len(told) <= _CAUSE_CHARACTERS else f"{told[: _CAUSE_CHARACTERS - 3]}..."
+    waiting, kv, ttft = (_told(body, name) for name in _COLUMNS)
+    since = lead.since if lead is not None else None
+    return Row(body, cause[:1].upper() + cause[1:], since, waiting, kv, ttft, picture)
+
+
+def _without_lead(body: TargetBody) -> str:
+    return IDLE if body.verdict is Verdict.IDLE else re.split("[,;] ", state_text(body), maxsplit=1)[0]
+
+
+def _told(body: TargetBody, name: str) -> str:
+    """A reading over all engines: of a queue the sum, else the worst; a dash where it is unknown."""
+    known = [value for each in body.readings if (value := each.values.get(name)) is not None]
+    if not known:
+        return "-"
+    return quantity_text(name, sum(known) if name == "waiting_requests" else max(known))
+
+
+def _picture(course: Course | None, body: TargetBody) -> Markup:
+    if course is None or not body.readings:
+        return Markup()
+    first = body.readings[0]
+    line = course.line((first.model_name, first.engine), "waiting_requests")
+    return sparkline(line) if line is not None and len(line.known) > 1 else Markup()
+
+
+def _average(calm: Sequence[TargetBody]) -> str:
+    told = []
+    for name, label in zip(_COLUMNS, ("waiting", "KV", "TTFT p95"), strict=True):
+        known = [
+            value for body in calm for each in body.readings if (value := each.values.get(name)) is not None
+        ]
+        if known:
+            told.append(f"{label} {quantity_text(name, sum(known) / len(known))}")
+    return f"average: {', '.join(told)}" if told else ""
