@@ -2,9 +2,13 @@
 
 from math import inf
 
+import pytest
+
 from tests.pages import histogram, page, scrape
-from tests.watching import watch
+from tests.places import RECORDINGS
+from tests.watching import lead, watch
 from watchdog.model import Expectations, Severity, Snapshot, State, Verdict
+from watchdog.scrape.recording import read, thin
 
 STEP_SECONDS, SENT_AT, SENT, MOST_RUNNING, FINISHED_PER_SECOND = 5, 120, 2000, 512, 25
 
@@ -60,3 +64,13 @@ def test_a_job_that_is_wanted_is_no_alarm_and_is_told() -> None:
 
 def test_the_same_job_is_an_alarm_where_nobody_said_so() -> None:
     assert alarms(watched(Expectations())) & {"traffic-surge", "seqs-limited"}
+
+
+@pytest.mark.parametrize("interval_seconds", [1, 5])
+def test_nothing_leads_once_the_last_of_a_recorded_job_is_served(interval_seconds: float) -> None:
+    recording, scrapes = read(RECORDINGS / "h200-batch-of-2000.jsonl.xz")
+    job, recovery = recording.phases[1:]
+    told = watch(thin(scrapes, interval_seconds))
+    assert {lead(each) for each in told if each.wall >= recovery.start + interval_seconds} == {None}
+    during = {lead(each) for each in told if job.start + 20 < each.wall < recovery.start}
+    assert during <= {"traffic-surge", "seqs-limited"}, "users beside the job wait"

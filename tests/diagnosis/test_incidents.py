@@ -360,6 +360,28 @@ def test_what_has_cleared_ends_with_its_cause_and_leads_at_no_step() -> None:
     assert one.lead() is None
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_symptom_of_symptoms_that_has_cleared_ends_with_the_first_cause(order: str) -> None:
+    between = [rule(name, 0, keep=90, explains=["late"]) for name in order]
+    one = book(rule("surge", 0, keep=10, explains=["a", "b", "late"]), *between, rule("late", 0, keep=90))
+    names = ("surge", "a", "b", "late")
+    one.update([says(YES, name) for name in names], 0, 0)
+    for at in (5, 10, 15):
+        changes = one.update([says(NO, name) for name in names], at, at)
+    assert {each.incident.key.rule for each in changes} == set(names)
+    assert one.lead() is None
+
+
+def test_a_symptom_of_symptoms_that_holds_stays() -> None:
+    one = book(
+        rule("surge", 0, keep=0, explains=["a"]), rule("a", 0, keep=90, explains=["late"]), rule("late", 0)
+    )
+    one.update([says(YES, name) for name in ("surge", "a", "late")], 0, 0)
+    changes = one.update([says(NO, "surge"), says(NO, "a"), says(YES, "late")], 5, 5)
+    assert [each.incident.key.rule for each in changes] == ["surge", "a"]
+    assert next((each.key.rule, each.state) for each in one.incidents()) == ("late", State.FIRING)
+
+
 def test_what_began_before_and_cannot_be_judged_outlives_what_came_later() -> None:
     one = book(rule("down", 0, keep=0, explains=["slow"]), rule("slow", 0, keep=30))
     one.update([says(YES, "slow")], 0, 0)

@@ -300,17 +300,25 @@ class IncidentBook:
         if key in self._ended:
             return
         entry = self._entries[key]
-        symptoms = [self._entries[one] for one in self._entries if self._is_symptom_of(one, key)]
-        holds = any(symptom.last_truth is Truth.YES for symptom in symptoms)
+        holds = any(symptom.last_truth is Truth.YES for symptom in self._symptoms_of(key))
         if holds and entry.quiet_seconds < AFTERMATH_SECONDS - 1e-6:
             return
         entry.has_wake = not holds
+        yield from self._end_of_story(entry, at, wall)
+
+    def _end_of_story(self, entry: _Entry, at: float, wall: float) -> Iterator[Transition]:
+        """The end of a cause, of its symptoms that do not hold, and of what these alone explain."""
+        symptoms = self._symptoms_of(entry.incident.key)
         yield self._resolve(entry, at, wall)
         for symptom in symptoms:
             is_own = symptom.incident.pending_since < entry.incident.pending_since
             lasts = symptom.last_truth is Truth.YES or (symptom.last_truth is Truth.UNKNOWN and is_own)
-            if not lasts:
-                yield self._resolve(symptom, at, wall)
+            if not lasts and symptom.incident.key not in self._ended:
+                yield from self._end_of_story(symptom, at, wall)
+
+    def _symptoms_of(self, cause: Key) -> list[_Entry]:
+        """What fires because of this cause, and of no other that fires."""
+        return [entry for key, entry in self._entries.items() if self._is_symptom_of(key, cause)]
 
     def _is_symptom_of(self, key: Key, cause: Key) -> bool:
         """Whether something fires that this cause explains, and no other that fires does."""
