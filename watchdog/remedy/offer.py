@@ -37,10 +37,16 @@ def offer(
 
     Left out is a remedy whose conditions do not hold, whose value is not known, and whose flag this server's
     version does not have, has so by default or has set so already. Where the version is not known well enough
-    to tell, the action says from which version on the flag is there.
+    to tell, the action says from which version on the flag is there. Of a group the first is offered that is not
+    left out.
     """
-    found = (_offered(remedy, lookup, context, texts) for remedy in rule.remedies)
-    return tuple(remedy for remedy in found if remedy), (*rule.unhelpful, *_pointless(rule, context))
+    found: list[Remedy] = []
+    served: set[int | None] = set()
+    for remedy in rule.remedies:
+        if remedy.group not in served and (one := _offered(remedy, lookup, context, texts)):
+            found.append(one)
+            served |= {remedy.group} - {None}
+    return tuple(found), (*rule.unhelpful, *_pointless(rule, context))
 
 
 def _offered(

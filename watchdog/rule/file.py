@@ -192,7 +192,14 @@ class RaisePart(_Part):
 
 
 class RemedyPart(_Part):
-    """One thing to do. `{value}` in its texts stands for what `suggest` or `value` gives."""
+    """One thing to do. `{value}` in its texts stands for what `suggest` or `value` gives.
+
+    A mapping with the one key `first` and a list of remedies is a group: the first that can be offered is.
+    """
+
+    shared: Text | None = Field(
+        None, description="A remedy of remedies.yaml by its id; keys beside it take the place of its own."
+    )
 
     suggest: Number | None = Field(
         None, description="The flag's value, computed from signals and parameters."

@@ -1,6 +1,7 @@
 """What a rule file may hold, from the models that read it: a JSON Schema for editors, a page for people."""
 
 from collections.abc import Iterator, Mapping
+from inspect import getdoc
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from watchdog.language.grammar import COMPARISONS, FUNCTIONS, MAX_LENGTH, MAX_NE
 from watchdog.language.template import TEXTS
 from watchdog.rule.clause import GROUPS, LONGEST_CLAUSE
 from watchdog.rule.file import CLAUSE, PART, OwnTestPart, ParameterPart, RaisePart, RemedyPart, RulePart
+from watchdog.rule.remedies import FIRST, SHARED
 from watchdog.signals.catalogue import COMPARISONS as COMPARED
 from watchdog.signals.catalogue import REMEMBERED, signal_names
 
@@ -54,12 +56,33 @@ def json_schema() -> dict[str, Any]:
         definitions[word] = _group_schema(word)
     signals = {"propertyNames": {"enum": sorted(signal_names())}}
     definitions["OwnTestPart"]["properties"]["signals"] |= signals
+    definitions |= _remedy_schemas(definitions["RemedyPart"])
+    found["properties"]["remedies"]["items"] = {
+        "anyOf": [{"$ref": "#/$defs/RemedyPart"}, {"$ref": "#/$defs/RemedyGroup"}]
+    }
     found["properties"]["like"] |= {"propertyNames": {"enum": sorted(REMEMBERED)}}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A rule of vllm-watchdog",
     }
     return head | {key: value for key, value in found.items() if key != "title"}
+
+
+def _remedy_schemas(whole: dict[str, Any]) -> dict[str, Any]:
+    """A remedy, which is whole or names a shared one, and a group of them."""
+    wanted = [key for key in whole["required"] if key != SHARED]
+    remedy = {key: value for key, value in whole.items() if key != "required"}
+    group = {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/RemedyPart"}}
+    return {
+        "RemedyPart": remedy | {"anyOf": [{"required": wanted}, {"required": [SHARED]}]},
+        "RemedyGroup": {
+            "description": "A group of remedies, of which the first that can be offered is.",
+            "type": "object",
+            "required": [FIRST],
+            "additionalProperties": False,
+            "properties": {FIRST: group},
+        },
+    }
 
 
 def _group_schema(word: str) -> dict[str, Any]:
@@ -98,7 +121,7 @@ def reference_document() -> str:
         "",
     ]
     for title, place, model in _SECTIONS:
-        lines += [f"## {title}", "", f"{model.__doc__} {place}", "", *_table(model), ""]
+        lines += [f"## {title}", "", f"{getdoc(model)} {place}", "", *_table(model), ""]
     return "\n".join([*lines, *_clauses(), *_formats()]) + "\n"
 
 
@@ -146,7 +169,12 @@ def _enumerated(name: str) -> str:
     definition = json_schema()["$defs"][name]
     if "enum" in definition:
         return f"one of {', '.join(f'`{each}`' for each in definition['enum'])}"
-    return {"ParameterPart": "parameter", "RemedyPart": "remedy", "OwnTestPart": "test"}.get(name, "mapping")
+    return {
+        "ParameterPart": "parameter",
+        "RemedyPart": "remedy",
+        "RemedyGroup": "group",
+        "OwnTestPart": "test",
+    }.get(name, "mapping")
 
 
 def _clauses() -> Iterator[str]:

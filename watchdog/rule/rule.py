@@ -68,6 +68,8 @@ class RemedyRule:
     last_version: str | None
     lasting: bool | None = None
     """Whether it keeps the trouble from coming back; None as is usual: a flag does, an action helps right now."""
+    group: int | None = None
+    """Of the remedies of one group the first that can be offered is; None for one by itself."""
 
 
 @dataclass(frozen=True, slots=True)

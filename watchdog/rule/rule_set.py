@@ -16,8 +16,11 @@ from watchdog.model import Severity
 from watchdog.rule.file import KIND, rule_file
 from watchdog.rule.own_tests import test_rule
 from watchdog.rule.reader import Read, read_rule
+from watchdog.rule.remedies import FILE_NAME as SHARED_FILE
+from watchdog.rule.remedies import read_shared, shared_file
 from watchdog.rule.rule import EXPECTED_TRUTH, Complaint, Rule
 from watchdog.strict_yaml import Path as Place
+from watchdog.strict_yaml import YamlFile
 from watchdog.text import nearest
 
 MAX_FILES = 500
@@ -88,11 +91,12 @@ def load(
     faults: list[Fault] = []
     sources = _sources(directories, faults)
     signals = frozenset(known_signals)
-    files = [(rule_file(str(path), content), path) for path, content in sources]
+    files, shared_files = _files(sources)
+    shared = read_shared(shared_files)
     read = [
         found
         for file, path in files
-        if (found := read_rule(file, path, signals, {}, strict=check is not None))
+        if (found := read_rule(file, path, signals, {}, strict=check is not None, shared=shared))
     ]
     _check_identities(read)
     _check_explained(read, whole=len(read) == len(files))
@@ -100,8 +104,8 @@ def load(
         if not allow_untested:
             _check_tests(each)
         for complaint in check(each.rule) if check else ():
-            each.file.fault(*complaint)
-    faults += [fault for file, _ in files for fault in file.faults]
+            each.fault(*complaint)
+    faults += [fault for file in (*shared_files, *(file for file, _ in files)) for fault in file.faults]
     faults += _override_faults({each.rule.id: each.rule for each in read}, overrides, len(read) == len(files))
     if faults:
         raise RuleError(faults)
@@ -112,6 +116,12 @@ def load(
         if each.rule.id not in disabled
     ]
     return RuleSet(_related(rules), _digest(sources))
+
+
+def _files(sources: Sequence[_Source]) -> tuple[list[tuple[YamlFile, Path]], list[YamlFile]]:
+    """The rule files, and those of the remedies that they share."""
+    rules = [(rule_file(str(path), content), path) for path, content in sources if path.name != SHARED_FILE]
+    return rules, [shared_file(str(path), content) for path, content in sources if path.name == SHARED_FILE]
 
 
 def _read_tables() -> None:
@@ -297,7 +307,7 @@ def _override_faults(
 def _overridden(read: Read, signals: Collection[str], override: RuleOverride) -> Rule:
     rule = read.rule
     if override.parameters:
-        again = read_rule(read.file, rule.path, signals, override.parameters)
+        again = read_rule(read.file, rule.path, signals, override.parameters, shared=read.expanded.shared)
         rule = again.rule if again else rule
     if override.severity is not None:
         rule = replace(rule, severity=override.severity, raise_to=None)
