@@ -13,7 +13,7 @@ from watchdog.notify import alert, alertmanager, receiver
 from watchdog.report import metrics
 from watchdog.rule import file as rule_file
 from watchdog.rule import rule_set
-from watchdog.scrape import exposition, fetch, recording
+from watchdog.scrape import exposition, fetch, line_file
 from watchdog.service import process, walkers
 from watchdog.settings import model as our_settings
 from watchdog.settings import sources
@@ -90,7 +90,7 @@ FIXED = {
     "depth of a clause": f"{grammar.MAX_NESTING}",
     "a secret for a target or a receiver": size(client.SECRET_BYTES),
     "a secret for our callers": size(auth.MAX_SECRET_BYTES),
-    "a line of a recording": size(recording.MAX_LINE_BYTES),
+    "a line of a recording": size(line_file.MAX_LINE_BYTES),
     "alerts in one post of ours": f"{alertmanager.BATCH_SIZE}",
     "of a receiver's answer that is read": size(post.MAX_ANSWER_BYTES),
     "an alert's label": characters(alert.MAX_LABEL_CHARACTERS),

@@ -18,6 +18,7 @@ from watchdog.cli.console import (
     IntervalOption,
     RulesOption,
     coloured,
+    complain,
     exit_code,
     progress,
     say,
@@ -151,7 +152,7 @@ def is_over(
 
 
 def _from_files(paths: Sequence[Path], rules: RuleSet) -> Together:
-    recordings = [(path, *read(path)) for path in paths]
+    recordings = [(path, *read(path, complain)) for path in paths]
     return replay_together(
         [
             (Target(recording.name, one_line(str(path))), _at_least_one(path, scrapes))

@@ -1,6 +1,9 @@
 """`vllm-watchdog record`: a server's page over time, in a file that `replay` reads."""
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +39,10 @@ def record(
     interval: IntervalOption = 1.0,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Records a server's metrics page, failures included, for replay or for a report."""
+    """Records a server's metrics page, failures included, for replay or for a report.
+
+    Ctrl-C and SIGTERM end it. However it ends, a full disk and a kill included, what was scraped before is in the file.
+    """
     # A device or a pipe holds nothing that could be lost.
     if output.is_file() and not force:
         raise RecordingError(
@@ -57,7 +63,11 @@ def record(
     scrapes = failures = 0
     began = steady_seconds()
     try:
-        with Writer(output, meta) as writer, progress(f"recording {name}", duration) as done:
+        with (
+            _ends_like_ctrl_c(),
+            Writer(output, meta) as writer,
+            progress(f"recording {name}", duration) as done,
+        ):
             for at in ticks(interval, duration):
                 scrape = fetcher.fetch(at, time.time())
                 writer.write(scrape)
@@ -67,7 +77,22 @@ def record(
     except KeyboardInterrupt:
         # Told to stop: what was written so far is a whole recording.
         pass
+    except RecordingError as error:
+        raise RecordingError(f"{error}; the {scrapes} scrapes before are kept") from None
     finally:
         fetcher.close()
     complain(f"{scrapes} scrapes of {name} in {output}, {failures} of them failed")
     raise typer.Exit(1 if scrapes == failures else 0)
+
+
+@contextmanager
+def _ends_like_ctrl_c() -> Iterator[None]:
+    """Lets a service manager's end, and that of a terminal, be like Ctrl-C; what `nohup` set stays."""
+    ends = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    for each in ends:
+        signal.signal(each, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for each in ends:
+            signal.signal(each, signal.SIG_DFL)

@@ -1,6 +1,7 @@
 """`vllm-watchdog replay`: what would have been said over a recording, scrape by scrape."""
 
 import textwrap
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -62,13 +63,22 @@ def replay_command(
 
 
 def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> tuple[Recording, Replay]:
-    """One recording through the pipeline; raises RecordingError where it cannot be read."""
-    recording, scrapes = read(file)
+    """One recording through the pipeline; raises RecordingError where it cannot be read.
+
+    One that breaks off is told of, and has only the phases that are in it whole.
+    """
+    cuts: list[str] = []
+    recording, scrapes = read(file, cuts.append)
     if interval_seconds is not None:
         scrapes = thin(scrapes, interval_seconds)
     target = Target(recording.name, one_line(str(file)))
     with progress(f"replaying {recording.name}", None):
-        return recording, replay(target, scrapes, rules)
+        story = replay(target, scrapes, rules)
+    for cut in cuts:
+        complain(cut)
+        end = story.timeline[-1].wall if story.timeline else float("-inf")
+        recording = replace(recording, phases=tuple(each for each in recording.phases if each.end <= end))
+    return recording, story
 
 
 def as_json(file: Path, recording: Recording, story: Replay) -> dict[str, object]:

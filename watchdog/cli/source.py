@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog.cli.console import progress
+from watchdog.cli.console import complain, progress
 from watchdog.cli.diagnose import is_file
 from watchdog.cli.live import fetchers_of, settings_for, ticks
 from watchdog.clock import steady_seconds
@@ -32,7 +32,7 @@ def open_source(what: str, config: Path | None, interval_seconds: float, seconds
     cannot be read.
     """
     if is_file(what):
-        recording, scrapes = read(Path(what))
+        recording, scrapes = read(Path(what), complain)
         with progress(f"reading {recording.name}", None):
             yield Source(Target(recording.name, one_line(what)), scrapes)
         return

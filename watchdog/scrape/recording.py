@@ -1,27 +1,23 @@
 """Scrapes from files, and scrapes into files: a line of metadata, then a line of JSON for each scrape."""
 
-import gzip
 import json
-import lzma
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from sys import float_info
 from types import MappingProxyType, TracebackType
-from typing import IO, Self
+from typing import Self
 
 from watchdog.errors import RecordingError
 from watchdog.model import Failure, Reason, Scrape, ServerInfo
+from watchdog.scrape.line_file import CutError, LineFile, lines_of
 from watchdog.scrape.load import answer_of, requests_in_flight
 from watchdog.text import one_line
 
 DEFAULT_INTERVAL_SECONDS = 5.0
-# A page may have 16 MiB and JSON may double it.
-MAX_LINE_BYTES = 64 * 1024 * 1024
 # Names of files below this are counters, not unix times.
 EARLIEST_UNIX_TIME = 1_000_000_000.0
 # Files further apart were not collected in one go, files closer were copied together.
@@ -31,8 +27,6 @@ MOST_FILE_GAP_SECONDS = 3600.0
 INTERVAL_SLACK = 0.05
 # A wall clock that leaves the monotonic one by more than this has jumped.
 CLOCK_JUMP_SECONDS = 1.0
-
-_UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +52,13 @@ class Recording:
     phases: tuple[Phase, ...]
 
 
-def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
+def read(path: Path, on_cut: Callable[[str], None] | None = None) -> tuple[Recording, Iterator[Scrape]]:
     """Opens a recording (.jsonl, .jsonl.gz, .jsonl.xz), a folder of .prom files or one .prom file.
 
-    Both `at` and `wall` of a scrape are its recorded time. Raises RecordingError that names the file and
-    the line: at once for the metadata, from the iterator for the lines after it.
+    Both `at` and `wall` of a scrape are its recorded time. A recording that breaks off, as a full disk leaves
+    one, is read up to there, and `on_cut` is called with words for a person; where that is None, it is
+    a fault. Raises RecordingError that names the file and the line: at once for the metadata, from the
+    iterator for the lines after it.
     """
     if path.is_dir():
         return _read_pages(path, sorted(path.glob("*.prom"), key=_natural_order))
@@ -75,7 +71,7 @@ def read(path: Path) -> tuple[Recording, Iterator[Scrape]]:
         raise RecordingError(f"{path}:1: interval_s: a number above 0 was expected")
     name = one_line(str(meta.get("name") or _bare_name(path)))
     recording = Recording(name, meta, interval_seconds, phases)
-    return recording, _read_rows(path, _server_info(meta))
+    return recording, _up_to_cut(_read_rows(path, _server_info(meta)), path, on_cut)
 
 
 def thin(scrapes: Iterable[Scrape], interval_seconds: float) -> Iterator[Scrape]:
@@ -91,14 +87,15 @@ def thin(scrapes: Iterable[Scrape], interval_seconds: float) -> Iterator[Scrape]
 class Writer:
     """Writes a recording, compressed as the file's name says, scrape by scrape.
 
-    The file is replaced where it exists. Raises RecordingError where it cannot be written.
+    However it ends, each scrape that was written is readable. The file is replaced where it exists.
+    Raises RecordingError where it cannot be written.
     """
 
     def __init__(self, path: Path, meta: Mapping[str, object]) -> None:
         self._path = path
         self._first: Scrape | None = None
         try:
-            self._file = _open(path, "wb")
+            self._file = LineFile(path)
         except OSError as error:
             raise RecordingError(f"{path}: cannot be written: {error.strerror}") from None
         try:
@@ -122,7 +119,7 @@ class Writer:
         self._write_line(row)
 
     def close(self) -> None:
-        """Finishes the file; a compressed one is of no use before."""
+        """Finishes the file; a compressed one gets its small form here."""
         with self._told():
             self._file.close()
 
@@ -138,17 +135,14 @@ class Writer:
         # ASCII throughout: bytes that are not text travel as escaped lone surrogates.
         line = json.dumps(row).encode("ascii") + b"\n"
         with self._told():
-            self._file.write(line)
-            self._file.flush()
+            self._file.append(line)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turns a full disk into a RecordingError; the file is closed then, as it is of no more use."""
+        """Turns a full disk into a RecordingError; the file is closed then, with all that was written before."""
         try:
             yield
         except OSError as error:
-            with suppress(OSError):
-                self._file.close()
             raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
 
     @staticmethod
@@ -158,33 +152,8 @@ class Writer:
         return scrape.wall if abs(scrape.wall - steady) <= CLOCK_JUMP_SECONDS else steady
 
 
-def _open(path: Path, mode: str) -> IO[bytes]:
-    if path.suffix == ".xz":
-        return lzma.open(path, mode)  # type: ignore[return-value]
-    if path.suffix == ".gz":
-        return gzip.open(path, mode)  # type: ignore[return-value]
-    return path.open(mode)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Gives the lines of a file with their numbers, from 1; raises RecordingError where it cannot be read."""
-    number = 0
-    try:
-        with _open(path, "rb") as file:
-            while line := file.readline(MAX_LINE_BYTES):
-                number += 1
-                if len(line) == MAX_LINE_BYTES:
-                    raise RecordingError(f"{path}:{number}: a line of {MAX_LINE_BYTES} bytes or more")
-                yield number, line
-    except _UNREADABLE as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        # A file that could not even be opened has no line that is at fault.
-        place = f"{path}:{number + 1}" if path.is_file() else str(path)
-        raise RecordingError(f"{place}: cannot be read: {reason}") from None
-
-
 def _read_meta(path: Path) -> Mapping[str, object]:
-    for number, line in _lines(path):
+    for number, line in lines_of(path):
         try:
             meta = _object(line, f"{path}:{number}")
         except RecordingError as error:
@@ -196,16 +165,38 @@ def _read_meta(path: Path) -> Mapping[str, object]:
     raise RecordingError(f"{path}:1: a line of metadata was expected, the file is empty")
 
 
+def _up_to_cut(
+    scrapes: Iterator[Scrape], path: Path, on_cut: Callable[[str], None] | None
+) -> Iterator[Scrape]:
+    count = 0
+    try:
+        for scrape in scrapes:
+            count += 1
+            yield scrape
+    except CutError:
+        if on_cut is None:
+            raise
+        on_cut(f"{path}: the recording breaks off after {count} scrapes; it is read up to there")
+
+
 def _read_rows(path: Path, server_info: ServerInfo) -> Iterator[Scrape]:
     before = -float("inf")
-    for number, line in _lines(path):
+    for number, line in lines_of(path):
         place = f"{path}:{number}"
         if number > 1 and not line.isspace():
-            scrape = _scrape(_object(line, place), server_info, place)
+            scrape = _scrape(_row(line, place), server_info, place)
             if scrape.at < before:
                 raise RecordingError(f"{place}: t goes back, from {before} to {scrape.at}")
             before = scrape.at
             yield scrape
+
+
+def _row(line: bytes, place: str) -> dict[str, object]:
+    try:
+        return _object(line, place)
+    except RecordingError as error:
+        # Without its end it is the last line, of which a full disk or a kill kept a part.
+        raise error if line.endswith(b"\n") else CutError(str(error)) from None
 
 
 def _object(line: bytes, place: str) -> dict[str, object]:
