@@ -257,6 +257,14 @@ class Subject(NamedTuple):
     engine: str = ""
 
 
+class EnginePast(NamedTuple):
+    """What was learnt of an engine, packed to outlive this process, and when that was (unix seconds)."""
+
+    subject: Subject
+    wall: float
+    packed: bytes
+
+
 class Key(NamedTuple):
     """The identity of an incident: never a value."""
 
@@ -499,6 +507,8 @@ class Snapshot:
     """Whether the lead may be explained in a moment: it is shown, and not worth a page yet."""
     rule_errors: Mapping[str, int] = field(default_factory=dict)
     """Evaluations that went wrong inside a rule since the start, by rule id."""
+    pasts: tuple[EnginePast, ...] = ()
+    """What was learnt of its engines, where it is time to keep it."""
     wants_canary: bool = False
     """Whether a canary would show something: nothing moves, and none is known to be idle or asleep."""
 

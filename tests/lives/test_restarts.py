@@ -1,5 +1,6 @@
 """What fires outlives the process that found it: killed and started again at any step, it is the same incident."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,12 +22,14 @@ from watchdog.history.number import AtLeast
 from watchdog.history.span import NOW_SECONDS
 from watchdog.language.expression import render
 from watchdog.model import (
+    EnginePast,
     Finding,
     Incident,
     Key,
     Reason,
     Scope,
     Scrape,
+    ServerInfo,
     Snapshot,
     State,
     Subject,
@@ -197,6 +200,111 @@ def test_an_interrupted_life_tells_no_end_and_no_beginning_of_its_own(path: Path
             assert told == [], (died, began, step)
             same = {each.key: each.firing_since for each in after.firing}
             assert all(same[key] == each.firing_since for key, each in held.items())
+
+
+# What was learnt of a server before: a life that begins inside an incident knows what was usual.
+
+
+def learnt_at_each_step(scrapes: Sequence[Scrape], path: Path) -> Iterator[tuple[EnginePast, ...]]:
+    """What the state directory holds if the process is killed after each step; nothing is closed in peace."""
+    one = diagnosis()
+    for step in scrapes:
+        store = Store(path, interval_seconds=INTERVAL_SECONDS)
+        store.open(step.wall)
+        snapshot = one.observe(step)
+        store.learn(snapshot.pasts)
+        store.checkpoint(snapshot.incidents, step.wall, step.at, ["server"])
+        yield store.pasts("server")
+        store._database.close()
+
+
+def leads_within(
+    scrapes: Sequence[Scrape], pasts: Sequence[EnginePast], first: int, seconds: float
+) -> set[str]:
+    """What leads in a life that begins with a scrape, knows no incident, and lasts for so long."""
+    one, off = diagnosis(), 5e5  # monotonic clocks of two boots have nothing in common
+    begun_at = scrapes[first].at
+    assert one.recall(pasts, begun_at + off, scrapes[first].wall) == ()
+    watched = [each for each in scrapes[first:] if each.at - begun_at <= seconds]
+    snapshots = [one.observe(replace(each, at=each.at + off)) for each in watched]
+    return {each.lead.rule for each in snapshots if each.lead is not None}
+
+
+@pytest.mark.parametrize(
+    "rule", ["prefix-cache-ineffective", "prefix-cache-evicted", "h200-prefix-cache-ineffective"]
+)
+def test_an_incident_is_named_by_the_past_that_a_killed_process_left(rule: str, tmp_path: Path) -> None:
+    path = next(each for each in FILES if each.name == f"{rule}.jsonl.xz")
+    scrapes, snapshots = story(path)
+    [cause] = {each.lead.rule for each in snapshots if each.lead is not None}
+    felt = [step for step, each in enumerate(snapshots) if each.lead is not None]
+    pasts = list(learnt_at_each_step(scrapes, tmp_path / FILE_NAME))
+    for died in felt[:-6]:
+        assert leads_within(scrapes, (), died + 1, 30.0) == set()
+        assert leads_within(scrapes, pasts[died], died + 1, 30.0) == {cause}
+
+
+def restarted(scrape: Scrape) -> Scrape:
+    """The same page of a process that began a minute later."""
+    began = re.search(rb"(?m)^process_start_time_seconds (\S+)", scrape.body)
+    assert began is not None
+    text = scrape.body.replace(began[1], b"%r" % (float(began[1]) + 60))
+    assert text != scrape.body
+    return replace(scrape, body=text)
+
+
+def told_version(scrape: Scrape, version: str) -> Scrape:
+    return replace(scrape, server_info=ServerInfo(version=version))
+
+
+def untold(scrape: Scrape) -> Scrape:
+    return replace(scrape, server_info=ServerInfo())
+
+
+def test_the_past_of_another_life_of_the_server_is_not_used(tmp_path: Path) -> None:
+    path = next(each for each in FILES if each.name == "prefix-cache-ineffective.jsonl.xz")
+    scrapes, snapshots = story(path)
+    died = next(step for step, each in enumerate(snapshots) if each.lead is not None)
+    scrapes = [told_version(each, "0.24.0") for each in scrapes]
+    pasts = list(learnt_at_each_step(scrapes[: died + 1], tmp_path / FILE_NAME))[-1]
+    [before] = pasts
+    for other in (
+        [restarted(each) for each in scrapes],
+        [told_version(each, "0.25.0") for each in scrapes],
+        # The version is told only once the server was asked for it.
+        [*map(untold, scrapes[: died + 3]), *(told_version(each, "0.25.0") for each in scrapes[died + 3 :])],
+    ):
+        assert leads_within(other, pasts, died + 1, 30.0) == set()
+    assert leads_within([*map(untold, scrapes)], pasts, died + 1, 30.0)
+    stranger = before._replace(subject=before.subject._replace(model_name="other"))
+    assert leads_within(scrapes, (stranger,), died + 1, 30.0) == set()
+
+
+def test_a_process_that_stops_in_peace_leaves_all_that_it_learnt() -> None:
+    scrapes, _ = story(next(each for each in FILES if each.name == "healthy-busy.jsonl.xz"))
+    one, handed_on = diagnosis(), 0
+    lengths = []
+    for step in scrapes:
+        handed_on += len(one.observe(step).pasts)
+        lengths.append(len(one.pasts()))
+    # A stretch goes out with its step or is asked for afterwards, never twice.
+    assert handed_on > 0
+    assert sum(lengths) == 0
+    assert one.pasts() == ()
+
+
+def test_a_past_that_cannot_be_used_is_told_once_and_costs_nothing(tmp_path: Path) -> None:
+    scrapes, _ = story(next(each for each in FILES if each.name == "healthy.jsonl.xz"))
+    [before] = list(learnt_at_each_step(scrapes, tmp_path / FILE_NAME))[-1]
+    cut, other = before.packed[:-9], before.subject._replace(engine="1")
+    one = diagnosis()
+    [why] = one.recall(
+        [before._replace(packed=cut), before._replace(packed=cut, subject=other)], 0.0, before.wall
+    )
+    assert why == "it is cut, or far too large"
+    [why] = one.recall([before], 0.0, before.wall - 3600)
+    assert "a clock was set" in why
+    assert one.observe(scrapes[0]).up
 
 
 # Every shipped rule, by the firing tests that it carries.

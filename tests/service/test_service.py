@@ -17,7 +17,7 @@ from tests.servers import Server, answer, closed_port, hang, request, serving
 from tests.waiting import until
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import RuleError
-from watchdog.model import Snapshot, State, Transition, Verdict
+from watchdog.model import EnginePast, Snapshot, State, Subject, Transition, Verdict
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.rule.in_force import RuleFiles
 from watchdog.scrape.recording import read
@@ -424,6 +424,27 @@ def test_what_ended_lately_is_still_shown_after_a_restart(
         with running(configured) as service:
             shown = service.snapshots()["gpu"].incidents
     assert [each.resolved_at for each in shown if each.key == fired.key] == [ended_at]
+
+
+def test_what_was_learnt_of_a_server_outlives_a_restart(
+    rules: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, scrapes = read(RECORDING)
+    state = {"state.directory": str(tmp_path / "state")}
+    store_path = tmp_path / "state" / FILE_NAME
+    with ReplayServer(list(scrapes)[:1]) as server:
+        with running(Configured(rules, {"name": "gpu", "url": server.url}, **state)) as service:
+            store = service.history
+            assert store is not None
+            # A stretch takes tens of seconds by our clock: what is learnt is put there as a step does.
+            store.learn([EnginePast(Subject("gpu", "m", "0"), time.time(), b"damaged")])
+            until(lambda: store.pasts("gpu"))
+        with closing(Store(store_path)) as between:
+            between.open()
+            assert [each.packed for each in between.pasts("gpu")] == [b"damaged"]
+        with running(Configured(rules, {"name": "gpu", "url": server.url}, **state)):
+            told = [each for each in caplog.records if each.message == "past_unusable"]
+    assert [(vars(each)["target"], vars(each)["why"]) for each in told] == [("gpu", "it is damaged (error)")]
 
 
 def test_incidents_of_what_is_watched_no_more_end_at_the_start(

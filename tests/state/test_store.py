@@ -22,7 +22,8 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.pagers import WALL, incident, resolved
 from watchdog.clock import Uptime, uptime
-from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State, Transition
+from watchdog.history.stretches import KEPT_SECONDS
+from watchdog.model import EnginePast, Evidence, Incident, Key, Remedy, Severity, State, Subject, Transition
 from watchdog.state import database
 from watchdog.state.database import APPLICATION_ID, Mode
 from watchdog.state.store import FILE_NAME, Restored, Store
@@ -541,10 +542,12 @@ def test_a_foreign_or_newer_database_is_set_aside_unharmed(
 
 
 def turned_into_version_1(path: Path, *more: str) -> None:
-    """Version 1 differs in the name of one table."""
+    """Version 1 differs in the name of one table, and knows no past of engines."""
     with closing(sqlite3.connect(path)) as older:
         older.executescript(
-            ";".join(["ALTER TABLE moments RENAME TO facts", "PRAGMA user_version = 1", *more])
+            ";".join(
+                ["DROP TABLE pasts", "ALTER TABLE moments RENAME TO facts", "PRAGMA user_version = 1", *more]
+            )
         )
 
 
@@ -569,6 +572,55 @@ def test_an_older_database_with_tables_of_others_is_set_aside_as_it_was(store: S
     assert aside is not None
     with closing(sqlite3.connect(aside)) as older:
         assert older.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def past(target: str = "gpu-0", engine: str = "0", wall: float = WALL, packed: bytes = b"x") -> EnginePast:
+    return EnginePast(Subject(target, "m", engine), wall, packed)
+
+
+def test_what_was_learnt_of_engines_is_written_with_the_next_checkpoint(patient: Store, path: Path) -> None:
+    patient.checkpoint([], WALL, 0, ["gpu-0"])
+    asked = statements(patient, path)
+    patient.learn([past(), past(engine="1"), past("gpu-1")])
+    patient.learn([past(wall=WALL + 1, packed=b"newer")])
+    assert patient.pasts("gpu-0") == ()
+    patient.checkpoint([], WALL + 5, 5, ["gpu-0"])
+    assert asked.count("COMMIT") == 1
+    killed(patient)
+    with closing(Store(path)) as again:
+        again.open(WALL + 6)
+        assert again.pasts("gpu-0") == (past(wall=WALL + 1, packed=b"newer"), past(engine="1"))
+        assert (again.pasts("gpu-1"), again.pasts("gpu-2")) == ((past("gpu-1"),), ())
+
+
+def test_the_past_of_engines_that_are_gone_goes_after_its_hours(patient: Store) -> None:
+    patient.learn([past("gone"), past("stays", wall=WALL + 60)])
+    patient.checkpoint([], WALL + 60, 0)
+    patient.learn([past("stays", engine="1", wall=WALL + KEPT_SECONDS + 30)])
+    patient.checkpoint([], WALL + KEPT_SECONDS + 30, 600)
+    assert (len(patient.pasts("gone")), len(patient.pasts("stays"))) == (0, 2)
+
+
+def test_a_past_that_is_no_bytes_is_left_to_who_unpacks_it(store: Store, path: Path) -> None:
+    store.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("INSERT INTO pasts VALUES ('gpu-0', 'm', '0', 0, 'text')")
+        other.commit()
+    with closing(Store(path)) as again:
+        again.open(WALL)
+        assert again.pasts("gpu-0") == (past(wall=0, packed=b""),)
+
+
+def test_a_database_without_pasts_gets_room_for_them(store: Store, path: Path) -> None:
+    store.record(began())
+    store.close()
+    with closing(sqlite3.connect(path)) as older:
+        older.executescript("DROP TABLE pasts; PRAGMA user_version = 2")
+    with closing(Store(path)) as again:
+        assert again.open(WALL).incidents == (incident(),)
+        again.learn([past()])
+        again.checkpoint([incident()], WALL, 0, ["gpu-0"])
+        assert again.pasts("gpu-0") == (past(),)
 
 
 def test_files_set_aside_do_not_pile_up(path: Path) -> None:

@@ -1,14 +1,27 @@
 """What an engine is judged by: the spans of its history, and its past, kept from step to step."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from watchdog.history.archive import ArchiveError, Life, Unpacked, pack, unpack
 from watchdog.history.history import History
 from watchdog.history.span import life_span, now_span, recent_span
 from watchdog.history.stretches import Stretches
-from watchdog.model import Subject
+from watchdog.model import EnginePast, Subject
 from watchdog.signals.catalogue import REMEMBERED, REQUEST_RATE, Signals, remembered
 from watchdog.signals.functions import View
 from watchdog.signals.past import Past
+
+# The past of a server is packed again once it is longer by this part: what that costs stays in proportion.
+_PART_ADDED = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Who answers: the URL that is asked, and the version it told (None: not yet)."""
+
+    url: str
+    version: str | None
 
 
 class Engines:
@@ -17,6 +30,41 @@ class Engines:
     def __init__(self, history: History) -> None:
         self._history = history
         self._stretches: dict[Subject, Stretches] = {}
+        # What an earlier process learnt, until its engine is on a page; then its life, until a version confirms it.
+        self._recalled: dict[Subject, Unpacked] = {}
+        self._unconfirmed: dict[Subject, Life] = {}
+        # How many stretches had been added when they were last packed.
+        self._packed: dict[Subject, int] = {}
+
+    def recall(self, pasts: Iterable[EnginePast], at: float, wall: float) -> Sequence[str]:
+        """Takes what an earlier process learnt, to go on with where the same server answers.
+
+        Returns why some of it cannot be used. `at` is monotonic, `wall` unix seconds.
+        """
+        faults = []
+        for past in pasts:
+            try:
+                empty = Stretches(REMEMBERED, REQUEST_RATE)
+                self._recalled[past.subject] = unpack(past.packed, empty, at, wall)
+            except ArchiveError as error:
+                faults.append(str(error))
+        return tuple(dict.fromkeys(faults))
+
+    def resume(self, server: Server) -> None:
+        """After a page, before anything is judged: goes on with the past of the engines on it, if it is theirs."""
+        for subject in [*self._recalled, *self._unconfirmed]:
+            marks = self._history.marks(subject.model_name, subject.engine)
+            if marks is None or subject[1:] not in self._history.subjects():
+                continue
+            now = Life.of(server.url, server.version, marks)
+            recalled = self._recalled.pop(subject, None)
+            if recalled is not None and recalled.life.is_continued_by(now):
+                self._stretches[subject] = recalled.stretches
+                self._unconfirmed[subject] = recalled.life
+            elif subject in self._unconfirmed and not self._unconfirmed[subject].is_continued_by(now):
+                self.forget(subject)
+            if server.version is not None:
+                self._unconfirmed.pop(subject, None)
 
     def signals(self, subject: Subject, facts: Mapping[str, float]) -> Signals:
         """The signals of one engine, or of the whole target, on the newest page."""
@@ -30,7 +78,24 @@ class Engines:
 
     def forget(self, subject: Subject) -> None:
         """A new process is not compared with the one before it."""
-        self._stretches.pop(subject, None)
+        for kept in (self._stretches, self._recalled, self._unconfirmed, self._packed):
+            kept.pop(subject, None)
+
+    def pasts(
+        self, server: Server, at: float, wall: float, *, everything: bool = False
+    ) -> Iterator[EnginePast]:
+        """The past of each engine that has grown by enough to be kept anew, or at all where `everything` is wanted.
+
+        An onset is kept at once: what was before it is what a process that starts in its middle needs.
+        """
+        for subject, stretches in self._stretches.items():
+            added = stretches.added - self._packed.get(subject, 0)
+            is_due = everything or stretches.hurt_from == at or added >= _PART_ADDED * len(stretches.ends)
+            marks = self._history.marks(subject.model_name, subject.engine)
+            if added and is_due and marks is not None:
+                self._packed[subject] = stretches.added
+                life = Life.of(server.url, server.version, marks)
+                yield EnginePast(subject, wall, pack(stretches, life, at, wall))
 
     def keep(self, hurting: Collection[Subject], present: Collection[Subject]) -> Sequence[Subject]:
         """After a step: adds what is calm to the past of each engine; returns those of which history knows no more.

@@ -3,10 +3,10 @@
 scrape -> page -> history -> signals and facts -> findings -> incidents -> snapshot, in this order below.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from watchdog.diagnosis.engines import Engines
+from watchdog.diagnosis.engines import Engines, Server
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.inherited import Inherited
 from watchdog.diagnosis.judge import Case, Judge, blind_rules
@@ -32,6 +32,7 @@ from watchdog.history.layout import WHOLE_TARGET, Layout
 from watchdog.history.shapes import Shapes
 from watchdog.model import (
     BlindRule,
+    EnginePast,
     Finding,
     Incident,
     Page,
@@ -96,6 +97,7 @@ class TargetDiagnosis:
         self._book = IncidentBook(rules)
         self._inherited = Inherited()
         self._standing = Standing()
+        self._at = self._wall = 0.0
 
     def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
         """Goes over to another rule set with the next scrape; incidents keep their identity by rule id."""
@@ -125,8 +127,17 @@ class TargetDiagnosis:
         self._watching.recall(earlier)
         self._gauge_ranges.recall(earlier)
 
+    def recall(self, pasts: Iterable[EnginePast], at: float, wall: float) -> Sequence[str]:
+        """Takes what a process before this one learnt of the engines; returns why some of it cannot be used."""
+        return self._engines.recall(pasts, at, wall)
+
+    def pasts(self) -> tuple[EnginePast, ...]:
+        """What was learnt of the engines since it was last handed on, for a process after this one."""
+        return tuple(self._engines.pasts(self._answering(), self._at, self._wall, everything=True))
+
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""
+        self._at, self._wall = scrape.at, scrape.wall
         taken = self._reader.read(scrape)
         self._remember(taken, scrape)
         found = self._find(taken.page, scrape.at)
@@ -153,6 +164,7 @@ class TargetDiagnosis:
             return
         resets = self._history.append(self._gauge_ranges.checked(taken.page), scrape.at)
         self._begin_again(resets, scrape.at, taken.after_failure)
+        self._engines.resume(self._answering())
         self._reachability.answered(taken.page, scrape.at)
         self._note_host_memory(scrape.at)
         columns = self._layout().columns(START_TIME, *WHOLE_TARGET)
@@ -299,6 +311,7 @@ class TargetDiagnosis:
             why=ruled.why,
             awaits_cause=standing.awaits_cause,
             rule_errors=dict(self._judge.errors),
+            pasts=tuple(self._engines.pasts(self._answering(), scrape.at, scrape.wall)),
             wants_canary=page is not None and self._in_flight.wants_canary and _is_awake(found),
         )
 
@@ -311,6 +324,9 @@ class TargetDiagnosis:
 
     def _subject(self, model_name: str = "", engine: str = "") -> Subject:
         return Subject(self.target.name, model_name, engine)
+
+    def _answering(self) -> Server:
+        return Server(self.target.url, self._server_info.version)
 
     def _seen_seconds(self, subject: Subject) -> float | None:
         """For how long its present life was seen on pages; None for one that is on none."""

@@ -4,6 +4,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from watchdog.history.layout import WHOLE_TARGET, Frame, Layout, Selector, SeriesKey
 from watchdog.history.shapes import Shapes
@@ -34,6 +35,21 @@ class Reset:
     model_name: str
     engine: str
     at: float
+
+
+class Marks(NamedTuple):
+    """What one page shows of an engine's life: the start of its process (unix seconds), and counters that only grow.
+
+    NaN is unknown.
+    """
+
+    process_start_seconds: float
+    counters: tuple[float, ...]
+
+    def are_continued_by(self, now: "Marks") -> bool:
+        """Whether no new process and no fall of a counter lies between; what one side does not know says nothing."""
+        fell = any(new < old for old, new in zip(self.counters, now.counters, strict=False))
+        return not (_is_another_start(self.process_start_seconds, now.process_start_seconds) or fell)
 
 
 class History:
@@ -82,6 +98,14 @@ class History:
         """Since when this engine's counters run without a break; None for one never seen."""
         return self._epochs.get((model_name, engine))
 
+    def marks(self, model_name: str, engine: str) -> Marks | None:
+        """What the last page shows of an engine's life; None before the first one."""
+        if not self.frames:
+            return None
+        last = self.frames[-1]
+        counters = (last.total(last.layout.columns(one, model_name, engine)) for one in _RESET_MARKS)
+        return Marks(last.total(last.layout.columns(START_TIME, *WHOLE_TARGET)), tuple(counters))
+
     def subjects(self) -> tuple[tuple[str, str], ...]:
         """The engines on the last page."""
         return self.frames[-1].layout.subjects if self.frames else ()
@@ -113,10 +137,9 @@ class History:
 
     @staticmethod
     def _process_started(before: Frame, frame: Frame) -> bool:
-        old = before.total(before.layout.columns(START_TIME, "", ""))
-        new = frame.total(frame.layout.columns(START_TIME, "", ""))
-        # Clocks that are slewed move the start time by parts of a second; a new process by more.
-        return abs(new - old) > 1.0
+        old = before.total(before.layout.columns(START_TIME, *WHOLE_TARGET))
+        new = frame.total(frame.layout.columns(START_TIME, *WHOLE_TARGET))
+        return _is_another_start(old, new)
 
     def _trim(self, at: float) -> None:
         first = bisect_right(self.times, at - self._retention_seconds)
@@ -146,6 +169,11 @@ class History:
     def _cost(frame: Frame, before: Frame | None) -> int:
         shared = before is not None and before.layout is frame.layout
         return len(frame.values) + (0 if shared else frame.layout.weight)
+
+
+def _is_another_start(old: float, new: float) -> bool:
+    # Clocks that are slewed move the start time by parts of a second; a new process by more.
+    return abs(new - old) > 1.0
 
 
 def _fell(before: Frame, frame: Frame, model_name: str, engine: str) -> bool:

@@ -5,6 +5,7 @@ some 50 kB, less than two minutes of pages.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan, log2, nan
@@ -54,8 +55,11 @@ class Stretches:
     ends: "array[float]" = field(default_factory=lambda: array("d"))
     columns: dict[str, "array[float]"] = field(default_factory=dict)
     """By signal; NaN where it was unknown."""
+    hurt_from: float | None = None
+    """Since when a warning or worse holds; None while none does."""
+    added: int = 0
+    """How many were added since the start of this process."""
     _open_from: float | None = None
-    _hurt_from: float | None = None
     # What was asked for already, until the next stretch is added.
     _found: dict[tuple[object, ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
     _lowest: dict[str, float | None] = field(default_factory=dict, repr=False)
@@ -68,12 +72,12 @@ class Stretches:
         """Takes in one step; `hurts` while a warning or worse holds on the engine."""
         # Only what ended a window ago is past: until then an onset may show that it belongs to an incident.
         settled_at = at - NOW_SECONDS * 0.98
-        if hurts and self._hurt_from is None:
-            self._hurt_from = at
+        if hurts and self.hurt_from is None:
+            self.hurt_from = at
             self._close(history, subject, settled_at, measure, cut=True)
         elif not hurts:
-            self._hurt_from = None
-        if self._hurt_from is not None and at - self._hurt_from <= LONGEST_HURT_SECONDS:
+            self.hurt_from = None
+        if self.hurt_from is not None and at - self.hurt_from <= LONGEST_HURT_SECONDS:
             self._open_from = at
             return
         if self._open_from is None:
@@ -120,6 +124,10 @@ class Stretches:
             self._lowest[name] = known[len(known) // 20] if known else None
         return self._lowest[name]
 
+    def forget_before(self, at: float) -> None:
+        """Leaves out what is too old at a time that is not before the newest."""
+        self._delete(0, bisect_left(self.ends, at - KEPT_SECONDS))
+
     def _close(
         self, history: History, subject: Subject, until: float, measure: Measure, *, cut: bool
     ) -> None:
@@ -152,6 +160,7 @@ class Stretches:
     def _add(self, span: Span, values: Mapping[str, float | None]) -> None:
         self._found.clear()
         self._lowest.clear()
+        self.added += 1
         self.begins.append(span.frames[0].at)
         self.ends.append(span.frames[-1].at)
         for name, column in self.columns.items():
@@ -162,10 +171,9 @@ class Stretches:
 
     def _forget_old(self) -> None:
         oldest = self.ends[-1] - KEPT_SECONDS
-        count = next(place for place, end in enumerate(self.ends) if end >= oldest)
         # In steps, since deleting at the front of an array costs its length.
-        if count >= 16:
-            self._delete(0, count)
+        if bisect_left(self.ends, oldest) >= 16:
+            self.forget_before(self.ends[-1])
 
     def _join_old(self) -> None:
         """Joins what is older than an hour to stretches of a minute, a pair a call: one is added a call."""

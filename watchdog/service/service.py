@@ -180,6 +180,7 @@ class Service:
         self._fleet.close()
         self._notifiers.stop(drain_seconds)
         if self._store is not None:
+            self._store.learn(past for watch in self._all() for past in watch.pasts())
             self._store.close()
 
     def reload(self) -> Sequence[str]:
@@ -278,6 +279,8 @@ class Service:
         self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
 
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
+        if self._store is not None and snapshot.pasts:
+            self._store.learn(snapshot.pasts)
         self._publish(snapshot.target.name, Step(snapshot.standing, snapshot.at, snapshot.wall))
 
     def _all_snapshots(self) -> Collection[Snapshot]:
@@ -300,7 +303,9 @@ class Service:
         kept, ends = self._restored.split(self._knows, time.time())
         over = [each for each in self._restored.ended if self._knows(each.key)]
         for watch in self._all():
-            watch.restore(_of(watch.target.name, kept), _of(watch.target.name, over))
+            name = watch.target.name
+            pasts = self._store.pasts(name) if self._store is not None else ()
+            watch.restore(_of(name, kept), _of(name, over), pasts)
         self._fleet.restore(_of(FLEET, kept), _of(FLEET, over))
         if self._store is not None:
             self._store.record(ends)

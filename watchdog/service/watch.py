@@ -9,7 +9,7 @@ from dataclasses import replace
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.history.shapes import Shapes
-from watchdog.model import Incident, Scrape, Snapshot, State, Target, Verdict
+from watchdog.model import EnginePast, Incident, Scrape, Snapshot, State, Target, Verdict
 from watchdog.probe.canary import Canary
 from watchdog.report.course import Course
 from watchdog.rule.rule_set import RuleSet
@@ -118,9 +118,16 @@ class Watch:
             self._rules = rules
             self._diagnosis.replace_rules(rules, self._wall())
 
-    def restore(self, incidents: Iterable[Incident], ended: Iterable[Incident] = ()) -> None:
-        """Takes up incidents of an earlier life, and those that ended in it."""
+    def restore(
+        self,
+        incidents: Iterable[Incident],
+        ended: Iterable[Incident] = (),
+        pasts: Iterable[EnginePast] = (),
+    ) -> None:
+        """Takes up incidents of an earlier life, those that ended in it, and what it learnt of the engines."""
         with self._step:
+            if faults := self._diagnosis.recall(pasts, self._steady(), self._wall()):
+                log.warning("past_unusable", extra={"target": self.target.name, "why": "; ".join(faults)})
             self._taken_up = list(incidents)
             self._diagnosis.restore(self._taken_up, self._steady(), ended, self._wall())
 
@@ -139,6 +146,11 @@ class Watch:
             self.course = before.course
             self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
             self._diagnosis.replace_rules(self._rules, self._wall())
+
+    def pasts(self) -> tuple[EnginePast, ...]:
+        """What was learnt of the engines and not published yet."""
+        with self._step:
+            return self._diagnosis.pasts()
 
     def live(self) -> list[Incident]:
         """The incidents that are not over, as another watch can take them up."""

@@ -461,7 +461,7 @@ class ReceiverSettings(Section):
 
 
 class StateSettings(Section):
-    """What survives a restart."""
+    """What survives a restart: incidents, what was sent, and what was learnt of each server."""
 
     directory: Path | None = Field(
         default=None, description="Folder for the database; without it nothing is kept."
@@ -506,7 +506,10 @@ class Settings(BaseSettings):
     receiver: ReceiverSettings = Field(
         default_factory=ReceiverSettings, description="Alerts that others raised."
     )
-    state: StateSettings = Field(default_factory=StateSettings, description="What survives a restart.")
+    state: StateSettings = Field(
+        default_factory=StateSettings,
+        description="What survives a restart: incidents, what was sent, and what was learnt of each server.",
+    )
     log: LogSettings = Field(default_factory=LogSettings, description="What we print about ourselves.")
 
     _told: tuple[str, ...] = PrivateAttr(default=())

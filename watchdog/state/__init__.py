@@ -1,1 +1,1 @@
-"""What survives a restart: incidents and announcements in SQLite."""
+"""What survives a restart: incidents, announcements and what was learnt of servers, in SQLite."""

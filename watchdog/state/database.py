@@ -16,7 +16,7 @@ from typing import TypeVar
 _log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x766C6C6D  # "vllm"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _SET_ASIDE_KEPT = 5
 # A predecessor that is still saying its last words gets this long to let go of the file.
 _LOCK_SECONDS = 6.0
@@ -25,7 +25,14 @@ _ENDED_TAKEN_TO_MEMORY = 200
 _COMPANIONS = ("-wal", "-shm", "-journal")
 _UNTRUSTED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
-_SCHEMA = """
+_PASTS = """
+CREATE TABLE pasts (
+    target TEXT NOT NULL, model_name TEXT NOT NULL, engine TEXT NOT NULL, wall REAL NOT NULL, packed BLOB NOT NULL,
+    PRIMARY KEY (target, model_name, engine)
+);
+CREATE INDEX pasts_by_time ON pasts (wall)
+"""
+_SCHEMA = f"""
 CREATE TABLE moments (name TEXT PRIMARY KEY, value REAL NOT NULL);
 CREATE TABLE incidents (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, rule TEXT NOT NULL, target TEXT NOT NULL, state TEXT NOT NULL,
@@ -43,6 +50,7 @@ CREATE TABLE transitions (
 CREATE TABLE ledger (
     sender TEXT NOT NULL, identity TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (sender, identity)
 ) WITHOUT ROWID;
+{_PASTS};
 """
 
 # Those that a file of the same schema may lack: an earlier version did without.
@@ -54,10 +62,13 @@ _INDEXES = (
 
 _OUR_MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 
-_TABLES = frozenset({"moments", "incidents", "transitions", "ledger"})
-_OLDER_TABLES = {1: frozenset({"facts", "incidents", "transitions", "ledger"})}
+_TABLES = frozenset({"moments", "incidents", "transitions", "ledger", "pasts"})
+_OLDER_TABLES = {
+    1: frozenset({"facts", "incidents", "transitions", "ledger"}),
+    2: frozenset({"moments", "incidents", "transitions", "ledger"}),
+}
 # What makes the next version of a schema out of each older one.
-_UPGRADES = {1: ("ALTER TABLE facts RENAME TO moments",)}
+_UPGRADES = {1: ("ALTER TABLE facts RENAME TO moments",), 2: tuple(_PASTS.split(";"))}
 
 Answer = TypeVar("Answer")
 
@@ -337,6 +348,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, most_ended: in
         ("incidents", f"WHERE id IN ({chosen})"),
         ("transitions", f"WHERE incident IN ({chosen})"),
         ("ledger", ""),
+        ("pasts", ""),
     ):
         rows = source.execute(f"SELECT * FROM {table} {condition}").fetchall()  # noqa: S608 - all of it is ours
         if rows:

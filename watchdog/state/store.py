@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from watchdog.clock import Uptime
-from watchdog.model import Incident, Key, Severity, State, Transition
+from watchdog.history.stretches import KEPT_SECONDS
+from watchdog.model import EnginePast, Incident, Key, Severity, State, Subject, Transition
 from watchdog.state.database import Database, Health
 
 _log = logging.getLogger(__name__)
@@ -64,9 +65,13 @@ class _Written(NamedTuple):
 
 @dataclass(slots=True)
 class _Learnt:
-    """What steps said since the last write: the open incidents of each target, and when (monotonic, unix seconds)."""
+    """What steps said since the last write: the open incidents of each target, and when (monotonic, unix seconds).
+
+    `pasts` is what was learnt of engines.
+    """
 
     open: dict[str, dict[Key, Incident]] = field(default_factory=dict)
+    pasts: dict[Subject, EnginePast] = field(default_factory=dict)
     at: float = float("-inf")
     wall: float = 0.0
 
@@ -172,6 +177,20 @@ class Store:
             if at - self._flushed_at >= _NEARLY * self._interval_seconds:
                 self._flush()
 
+    def learn(self, pasts: Iterable[EnginePast]) -> None:
+        """Keeps what was learnt of engines, with the next checkpoint."""
+        with self._lock:
+            self._learnt.pasts.update((past.subject, past) for past in pasts)
+
+    def pasts(self, target: str) -> tuple[EnginePast, ...]:
+        """What was learnt of a target's engines."""
+        statement = "SELECT model_name, engine, wall, packed FROM pasts WHERE target = ?"
+        return tuple(
+            # Whoever unpacks it says what is wrong with it.
+            EnginePast(Subject(target, model, engine), wall, packed if isinstance(packed, bytes) else b"")
+            for model, engine, wall, packed in self._rows(statement, (target,))
+        )
+
     def query(
         self,
         since: float | None = None,
@@ -236,7 +255,7 @@ class Store:
         pending = [each for each in present if each.state is State.PENDING and each.key not in bodies]
         gone = self._gone(learnt.open)
         is_due = closing or learnt.at - self._alive_at >= _ALIVE_REWRITE_SECONDS
-        if due or pending or gone or is_due:
+        if due or pending or gone or learnt.pasts or is_due:
             self._alive_at = learnt.at
 
             def work(connection: sqlite3.Connection) -> int | None:
@@ -246,6 +265,7 @@ class Store:
                 )
                 added = sum(_refresh(connection, incident, learnt.wall) for incident in due)
                 connection.executemany(*_clocks(pending, learnt.wall))
+                _keep(connection, learnt.pasts.values(), learnt.wall)
                 removed = connection.executemany("DELETE FROM incidents WHERE id = ?", gone).rowcount
                 return None if self._count is None else self._count + added - max(0, removed)
 
@@ -417,6 +437,14 @@ def _refresh(connection: sqlite3.Connection, incident: Incident, wall: float) ->
     since = incident.firing_since if incident.firing_since is not None else incident.pending_since
     _write(connection, secrets.randbits(62), incident, body, since)
     return 1
+
+
+def _keep(connection: sqlite3.Connection, pasts: Collection[EnginePast], wall: float) -> None:
+    """Writes what was learnt of engines, and drops what is too old to be used: of engines that are gone, too."""
+    rows = [(*past.subject, past.wall, past.packed) for past in pasts]
+    connection.executemany("INSERT OR REPLACE INTO pasts VALUES (?, ?, ?, ?, ?)", rows)
+    if rows:
+        connection.execute("DELETE FROM pasts WHERE wall < ?", (wall - KEPT_SECONDS,))
 
 
 def _clocks(pending: Sequence[Incident], wall: float) -> tuple[str, list[tuple[float, float, str]]]:
