@@ -632,7 +632,7 @@ def test_readiness_tells_what_the_process_is_short_of(site: Site[AService]) -> N
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/incidents?format=text", "format: this address has no such parameter; /openapi.json lists them"),
+        ("/incidents?forma=json", "forma: this address has no such parameter; /openapi.json lists them"),
         ("/diagnose?format=yaml", "format: must be 'json' or 'text'"),
         ("/diagnose?target=nothing-like-it", "no target has this name; /targets lists them"),
         ("/diagnosis", "there is nothing here; / is the page, /diagnose?format=text the same as text"),

@@ -113,10 +113,10 @@ class AlertBuilder:
         return {name: fitting_annotation(text) for name, text in annotations.items() if text}
 
     def _runbook_url(self, incident: Incident) -> str:
-        """A path in our own documents is no link for a pager; our page of the rule says the same."""
-        if incident.runbook.startswith(("http://", "https://")) or not self._external_url:
+        """Our page of the rule, else none: a path in our own documents opens nowhere."""
+        if incident.runbook.startswith(("http://", "https://")):
             return incident.runbook
-        return f"{self._external_url}/rules/{quote(incident.key.rule)}"
+        return f"{self._external_url}/rules/{quote(incident.key.rule)}" if self._external_url else ""
 
 
 def alert_name(rule: str) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from watchdog import __version__
-from watchdog.model import Incident, State, Target, Transition, Verdict
+from watchdog.model import SEVERITY_RANK, Incident, State, Target, Transition, Verdict
 from watchdog.notify.receiver import ALERTS_AT_MOST, ForwardError
 from watchdog.report.bodies import (
     DiagnosisBody,
@@ -43,7 +43,9 @@ from watchdog.report.bodies import (
 )
 from watchdog.report.brief import Seen, brief_text
 from watchdog.report.text import diagnosis_text
+from watchdog.rule.rule import Rule
 from watchdog.settings.model import Settings
+from watchdog.signals.catalogue import described, signal_names
 from watchdog.text import clean_values, duration_seconds, nearest, one_line
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
@@ -110,7 +112,28 @@ class DiagnoseParameters(TargetParameters):
     verbose: bool = Field(False, description="The text with evidence, all remedies and readings.")
 
 
-class IncidentParameters(_Parameters):
+class Kind(StrEnum):
+    """Whom an answer is for."""
+
+    JSON = "json"
+    HTML = "html"
+
+
+class KindParameters(_Parameters):
+    """How an answer is written."""
+
+    format: Kind | None = Field(
+        None, description="json or html; without it a page where the caller prefers HTML, else JSON."
+    )
+
+    def wants_page(self, request: Request) -> bool:
+        """Whether the caller is to get a page: browsers say that they take HTML, programs do not."""
+        if self.format is not None:
+            return self.format is Kind.HTML
+        return "text/html" in request.headers.get("accept", "")
+
+
+class IncidentParameters(KindParameters):
     """Which incidents are listed."""
 
     since: str | None = Field(
@@ -141,7 +164,7 @@ def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float
     app.add_exception_handler(Exception, _unforeseen)
     _add_diagnosis(app, state, wall)
     _add_incidents(app, state, wall)
-    _add_rules_and_targets(app, state)
+    _add_rules_and_targets(app, state, wall)
     _add_health(app, state, settings)
     _add_metrics(app, state)
     _add_actions(app, state, settings)
@@ -213,13 +236,18 @@ def _named(targets: Sequence[Target], name: str) -> Target:
 
 def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
     @app.get(
-        "/incidents", response_model=IncidentsBody, summary="Incidents, present and past", tags=["incidents"]
+        "/incidents",
+        response_model=IncidentsBody,
+        summary="Incidents, present and past",
+        tags=["incidents"],
+        responses=_HTML_TOO,
     )
-    def list_incidents(parameters: Annotated[IncidentParameters, Query()]) -> Response:
+    def list_incidents(request: Request, parameters: Annotated[IncidentParameters, Query()]) -> Response:
         since = _since(parameters.since, wall())
         found = _incidents(state, since, parameters)
         bodies = [incident_body(incident) for incident in found[: parameters.limit]]
-        return BodyResponse(IncidentsBody(incidents=bodies, kept=state.history is not None))
+        body = IncidentsBody(incidents=bodies, kept=state.history is not None)
+        return page.incidents_page(body, wall()) if parameters.wants_page(request) else BodyResponse(body)
 
     @app.get(
         "/incidents/{key:path}",
@@ -231,6 +259,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
     def show_incident(
         request: Request,
         key: Annotated[str, Path(description="rule/target/model_name/engine, `-` where a part is empty.")],
+        parameters: Annotated[KindParameters, Query()],
     ) -> Response:
         """As JSON; as a page where the caller prefers HTML, since links in alerts lead here."""
         live = next((each for each in _live(state) if str(each.key) == key), None)
@@ -239,7 +268,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
         if incident is None:
             raise HTTPException(404, "no incident has this key")
         body = _detail(incident, timeline)
-        if "text/html" in request.headers.get("accept", ""):
+        if parameters.wants_page(request):
             return page.incident_page(body, wall())
         return BodyResponse(body)
 
@@ -294,26 +323,75 @@ def _since(text: str | None, wall: float) -> float | None:
     return moment.timestamp()
 
 
-def _add_rules_and_targets(app: FastAPI, state: ServiceState) -> None:
-    @app.get("/rules", response_model=RulesBody, summary="The causes we know", tags=["rules"])
-    async def list_rules() -> Response:
-        return BodyResponse(RulesBody(rules=[rule_body(rule) for rule in state.rules.rules]))
+def _add_rules_and_targets(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
+    @app.get(
+        "/rules",
+        response_model=RulesBody,
+        summary="The causes we know",
+        tags=["rules"],
+        responses=_HTML_TOO,
+    )
+    def list_rules(request: Request, parameters: Annotated[KindParameters, Query()]) -> Response:
+        body = RulesBody(rules=[rule_body(rule) for rule in state.rules.rules])
+        if not parameters.wants_page(request):
+            return BodyResponse(body)
+        return page.rules_page(body, Counter(each.key.rule for each in _open(state)), wall())
 
     @app.get(
-        "/rules/{id}", response_model=RuleBody, summary="One cause", tags=["rules"], responses=_NOT_FOUND
+        "/rules/{id}",
+        response_model=RuleBody,
+        summary="One cause",
+        tags=["rules"],
+        responses=_NOT_FOUND | _HTML_TOO,
     )
-    async def show_rule(id: Annotated[str, Path(max_length=200, description="The rule's id.")]) -> Response:  # noqa: A002
+    def show_rule(
+        request: Request,
+        id: Annotated[str, Path(max_length=200, description="The rule's id.")],  # noqa: A002
+        parameters: Annotated[KindParameters, Query()],
+    ) -> Response:
+        """As JSON; as a page, with the numbers of now where it holds, where the caller prefers HTML."""
         rule = state.rules.find(id)
         if rule is None:
             hint = nearest(id, [each.id for each in state.rules.rules]) or "/rules lists them"
             raise HTTPException(404, f"no rule has this id; {hint}")
-        return BodyResponse(rule_body(rule))
+        if not parameters.wants_page(request):
+            return BodyResponse(rule_body(rule))
+        firing = [incident_body(each) for each in _open(state) if each.key.rule == rule.id]
+        return page.rule_page(rule_body(rule), firing, meanings(rule), list(_blind(state, rule.id)), wall())
 
-    @app.get("/targets", response_model=TargetsBody, summary="How the scrapes go", tags=["diagnosis"])
-    async def list_targets() -> Response:
+    @app.get(
+        "/targets",
+        response_model=TargetsBody,
+        summary="How the scrapes go",
+        tags=["diagnosis"],
+        responses=_HTML_TOO,
+    )
+    def list_targets(request: Request, parameters: Annotated[KindParameters, Query()]) -> Response:
         snapshots = state.snapshots()
         bodies = [status_body(target, snapshots.get(target.name)) for target in state.targets()]
-        return BodyResponse(TargetsBody(targets=bodies))
+        body = TargetsBody(targets=bodies)
+        return page.targets_page(body, wall()) if parameters.wants_page(request) else BodyResponse(body)
+
+
+def _open(state: ServiceState) -> list[Incident]:
+    """What fires or is about to, the grave first."""
+    found = [each for each in _live(state) if each.state is not State.RESOLVED]
+    return sorted(found, key=lambda each: (each.state is State.PENDING, SEVERITY_RANK[each.severity]))
+
+
+def _blind(state: ServiceState, rule: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """The targets of which a rule cannot speak, once each, and what they lack."""
+    for name, snapshot in state.snapshots().items():
+        found = next((each for each in snapshot.blind if each.rule == rule), None)
+        if found is not None:
+            yield name, found.missing
+
+
+def meanings(rule: Rule) -> dict[str, str]:
+    """The signals that a rule's clauses read, each in words."""
+    names = dict.fromkeys(name for clause in (*rule.when, *rule.unless) for name in clause.names)
+    known = signal_names()
+    return {name: described(name).description for name in names if name in known}
 
 
 def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """The page: one self-contained HTML document, no script or style from elsewhere, every value escaped."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,11 +12,21 @@ from watchdog import __version__
 from watchdog.model import Verdict
 from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
-from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentDetailBody, time_text
+from watchdog.report.bodies import (
+    WORST_FIRST,
+    DiagnosisBody,
+    IncidentBody,
+    IncidentDetailBody,
+    IncidentsBody,
+    RuleBody,
+    RulesBody,
+    TargetsBody,
+    time_text,
+)
 from watchdog.report.brief import recurrence_text
 from watchdog.report.course import Course
 from watchdog.report.impact import impact_text
-from watchdog.text import quantity_text, seconds_text
+from watchdog.text import number_text, quantity_text, seconds_text
 from watchdog.web import wording
 from watchdog.web.fleet import fleet
 from watchdog.web.pictures import pictures
@@ -59,6 +69,8 @@ _TEMPLATES.filters |= {
     "brief": wording.brief,
     "cost": wording.cost,
     "with_flags": wording.with_flags,
+    "as_words": wording.as_words,
+    "number": number_text,
 }
 _TEMPLATES.tests["told"] = is_told
 
@@ -114,6 +126,41 @@ def fleet_page(
 def incident_page(body: IncidentDetailBody, wall: float) -> Response:
     """One incident: links in alerts lead here. `wall` is now."""
     return _page("incident.html", incident=body.incident, timeline=body.timeline, now=time_text(wall))
+
+
+def incidents_page(body: IncidentsBody, wall: float) -> Response:
+    """The incidents that were asked for; `wall` is now."""
+    return _page(
+        "incidents.html",
+        heading="Incidents",
+        incidents=body.incidents,
+        kept=body.kept,
+        now=time_text(wall),
+    )
+
+
+def rules_page(body: RulesBody, firing: Mapping[str, int], wall: float) -> Response:
+    """All rules; `firing` is how often each holds now."""
+    return _page("rules.html", heading="Rules", rules=body.rules, firing=firing, now=time_text(wall))
+
+
+def rule_page(
+    rule: RuleBody,
+    firing: Sequence[IncidentBody],
+    meanings: Mapping[str, str],
+    blind: Sequence[tuple[str, Sequence[str]]],
+    wall: float,
+) -> Response:
+    """One rule: what it says with the numbers of now where it holds (`firing`), else what it would look at.
+
+    `meanings` are its signals in words, `blind` the targets of which it cannot speak and what they lack.
+    """
+    return _page("rule.html", rule=rule, firing=firing, meanings=meanings, blind=blind, now=time_text(wall))
+
+
+def targets_page(body: TargetsBody, wall: float) -> Response:
+    """How the scrapes of all targets go."""
+    return _page("targets.html", heading="Servers", targets=body.targets, now=time_text(wall))
 
 
 def _page(template: str, **values: object) -> Response:

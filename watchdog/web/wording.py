@@ -7,9 +7,11 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from watchdog.report.bodies import IncidentBody
+from watchdog.report.text import label
 from watchdog.text import seconds_text
 
 _BRIEF_CHARACTERS = 90
+_PLACEHOLDER = re.compile(r"\{(\w+)[^{}]*\}")
 _FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*[a-z0-9]")
 
 
@@ -45,6 +47,12 @@ def brief(items: Sequence[str]) -> str:
 def cost(price: str) -> str:
     """The price of a remedy; empty where it has none."""
     return "" if price.strip().rstrip(".").lower() in {"", "none"} else price
+
+
+def as_words(template: str) -> Markup:
+    """What a rule says before values are put in: each placeholder as the words of its signal, in italics."""
+    plain = str(escape(template)).replace("[", "").replace("]", "")
+    return Markup(_PLACEHOLDER.sub(lambda match: f"<i>{label(match[1])}</i>", plain))  # noqa: S704 - escaped
 
 
 def with_flags(text: str) -> Markup:

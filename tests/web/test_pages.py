@@ -1,0 +1,82 @@
+"""Pages for people where programs get JSON: by Accept or `?format=`, with the numbers of now."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.a_service import AService, a_service, down, healthy, snapshot
+from tests.a_site import Site, a_site
+from tests.watching import shipped_rules
+from watchdog.web import wording
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+PAGES = (
+    "/incidents",
+    "/incidents/kv-pool-exhausted/chat/meta/llama-8b/0",
+    "/rules",
+    "/rules/kv-pool-exhausted",
+    "/targets",
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site[AService]]:
+    service = a_service(tmp_path, healthy("embed"), snapshot("chat"), down("batch"))
+    with a_site(service) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_browsers_get_a_page_and_programs_json(site: Site[AService], path: str) -> None:
+    def kind(query: str = "", **headers: str) -> str:
+        return site.ask(f"{path}{query}", headers=headers).headers["content-type"].partition(";")[0]
+
+    assert kind() == kind(Accept="*/*") == kind(Accept="application/json") == "application/json"
+    assert kind(**BROWSER) == kind("?format=html") == "text/html"
+    assert kind("?format=json", **BROWSER) == "application/json"
+    assert site.ask(f"{path}?format=pdf").status == 422
+    page = site.ask(path, headers=BROWSER)
+    assert "<h1>" in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+def test_the_page_of_a_rule_has_the_numbers_of_now_where_it_holds(site: Site[AService]) -> None:
+    html = site.ask("/rules/kv-pool-exhausted", headers=BROWSER).text
+    assert "457 requests wait while the KV pool is 98% full." in html
+    assert "--max-model-len 8192" in html
+    assert "{waiting" not in html
+    assert 'href="/?target=chat"' in html
+    quiet = site.ask("/rules/ttft-high", headers=BROWSER).text
+    site.service.last["chat"] = replace(site.service.last["chat"], incidents=(), lead=None)
+    quiet = site.ask("/rules/kv-pool-exhausted", headers=BROWSER).text
+    assert "does not hold now" in quiet
+    assert "<i>waiting last</i> requests wait." in quiet
+    assert "waiting_recent_min &gt; 0" in quiet
+    assert "least_peak_ratio</code> <b>0.75 ratio</b>" in quiet
+
+
+def test_the_page_of_a_rule_says_of_whom_it_cannot_speak(site: Site[AService]) -> None:
+    site.service.rules = shipped_rules()
+    html = site.ask("/rules/deferred-backlog", headers=BROWSER).text
+    assert "needs deferred_ratio" in html
+
+
+@pytest.mark.parametrize("rule", [each.id for each in shipped_rules().rules])
+def test_no_page_of_a_rule_shows_a_placeholder(tmp_path: Path, rule: str) -> None:
+    body = shipped_rules().find(rule)
+    assert body is not None
+    shown = [body.cause, *(each.action for each in body.remedies), *(each.why for each in body.remedies)]
+    for text in shown:
+        assert "{" not in wording.as_words(text)
+
+
+def test_the_list_of_incidents_and_of_targets_lead_on(site: Site[AService]) -> None:
+    html = site.ask("/incidents", headers=BROWSER).text
+    assert 'href="/incidents/kv-pool-exhausted/chat/meta/llama-8b/0"' in html
+    assert "ended within the hour: a state directory keeps more" in html
+    targets = site.ask("/targets", headers=BROWSER).text
+    assert "connection refused by 10.0.0.7:8000" in targets
+    rules = site.ask("/rules", headers=BROWSER).text
+    assert rules.index("The KV pool is exhausted") < rules.index("target-down")
