@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import datetime
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from watchdog.text import (
     nearest,
     number_text,
     one_line,
+    point_in_time,
     quantity_text,
     seconds_text,
     timestamp,
@@ -170,3 +172,30 @@ def test_a_time_outside_the_calendar_is_its_edge() -> None:
     assert timestamp(0.0) == "1970-01-01T00:00:00.000Z"
     assert timestamp(1e300) == "9999-12-31T23:59:59.000Z"
     assert timestamp(-1e300) == "0001-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("now", "2026-03-01T12:30:00+01:00"),
+        ("now-1h30m", "2026-03-01T11:00:00+01:00"),
+        ("02:10", "2026-03-01T02:10:00+01:00"),
+        ("2:10", "2026-03-01T02:10:00+01:00"),
+        ("23:10:05", "2026-02-28T23:10:05+01:00"),
+        ("2026-03-01T02:10", "2026-03-01T02:10:00+01:00"),
+        ("2026-03-01T02:10Z", "2026-03-01T02:10:00+00:00"),
+        ("2026-03-01 02:10:30+05:30", "2026-03-01T02:10:30+05:30"),
+        ("1700000000", "2023-11-14T22:13:20+00:00"),
+    ],
+)
+def test_a_point_in_time_is_read_as_people_write_it(text: str, iso: str) -> None:
+    now = datetime.fromisoformat("2026-03-01T12:30:00+01:00")
+    assert point_in_time(text, now) == datetime.fromisoformat(iso).timestamp()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "25:00", "12:60", "now-", "now-soon", "-1h", "2026-02-30", "12"]
+)
+def test_a_point_in_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a (time|duration) such as"):
+        point_in_time(text, datetime.fromisoformat("2026-03-01T12:30:00+01:00"))

@@ -56,3 +56,7 @@ class RuleError(WatchdogError):
 
 class RecordingError(WatchdogError):
     """A recording that cannot be read; the message names the file, the line and what was expected there."""
+
+
+class SourceError(WatchdogError):
+    """A Prometheus, or another service that servers are read from, that is of no use; the text says what to do."""

@@ -106,6 +106,7 @@ class Reason(StrEnum):
     UTF8 = "utf8"
     AUTH_CONFIG = "auth_config"
     RESOURCES = "resources"
+    NOT_SCRAPED = "not_scraped"
 
 
 @dataclass(frozen=True, slots=True)

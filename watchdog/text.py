@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from difflib import get_close_matches
 
 MOST_CHARACTERS = 2000
@@ -100,6 +100,27 @@ def duration_seconds(text: str) -> float:
     if _SECONDS.fullmatch(text.strip()):
         return float(text)
     raise ValueError("must be a duration such as 5s, 1m30s or 2h")
+
+
+def point_in_time(text: str, now: datetime) -> float:
+    """Unix seconds from `02:10`, `2026-03-01T02:10`, `now`, `now-2h` or unix seconds; raises ValueError.
+
+    What names no zone is in that of `now`; a time of day is the last one that is not after `now`.
+    """
+    word = text.strip()
+    if word == "now" or word.startswith("now-"):
+        ago_seconds = duration_seconds(word.removeprefix("now-")) if word != "now" else 0.0
+        return now.timestamp() - ago_seconds
+    if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", word):
+        return float(word)
+    try:
+        if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", word):
+            that_day = datetime.combine(now.date(), time.fromisoformat(word.zfill(5)), now.tzinfo)
+            return (that_day if that_day <= now else that_day - timedelta(days=1)).timestamp()
+        moment = datetime.fromisoformat(word)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError("must be a time such as 02:10, 2026-03-01T02:10Z, now-2h or unix seconds") from None
 
 
 def seconds_text(seconds: float) -> str:

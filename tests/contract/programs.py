@@ -24,7 +24,9 @@ def program(name: str) -> str:
     """Where a program is; the test is left out where it is not installed."""
     found = shutil.which(name)
     if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install prometheus prometheus-alertmanager")
+        pytest.skip(
+            f"{name} is not installed: apt-get install prometheus prometheus-alertmanager victoria-metrics"
+        )
     return found
 
 
@@ -190,3 +192,57 @@ class Prometheus(Process):
     def query(self, expression: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = get(f"{self.url}/api/v1/query?query={expression}")["data"]["result"]
         return found
+
+
+class Store(Process):
+    """A Prometheus that scrapes nothing and holds samples of long ago, read from a text with their times."""
+
+    def __init__(self, folder: Path, samples: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        run("promtool", "tsdb", "create-blocks-from", "openmetrics", samples, folder / "data")
+        (folder / "prometheus.yml").write_text("scrape_configs: []\n")
+        command: list[str | Path] = [
+            program("prometheus"),
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            "--storage.tsdb.retention.time=20y",
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+        ]
+        super().__init__(command, f"{self.url}/-/ready", folder / "prometheus.log")
+
+
+class VictoriaMetrics(Process):
+    """A VictoriaMetrics that keeps old samples; with `scraped` it scrapes that address twice a second."""
+
+    def __init__(self, folder: Path, scraped: str | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        command: list[str | Path] = [
+            program("victoria-metrics"),
+            f"-storageDataPath={folder / 'data'}",
+            f"-httpListenAddr={self.url.removeprefix('http://')}",
+            "-retentionPeriod=20y",
+            "-search.latencyOffset=0s",
+        ]
+        if scraped is not None:
+            # A server of ours that stops answers on connections that stand.
+            job = {
+                "job_name": "vllm",
+                "disable_keepalive": True,
+                "static_configs": [{"targets": [scraped]}],
+            }
+            timings = {"scrape_interval": "500ms", "scrape_timeout": "500ms"}
+            written = folder / "scrape.yml"
+            written.write_text(yaml.safe_dump({"global": timings, "scrape_configs": [job]}))
+            command.append(f"-promscrape.config={written}")
+        super().__init__(command, f"{self.url}/health", folder / "victoria-metrics.log")
+
+    def take(self, samples: Path) -> None:
+        """Reads samples from a text with their times, in milliseconds."""
+        with requests.Session() as session:
+            session.trust_env = False
+            session.post(
+                f"{self.url}/api/v1/import/prometheus", data=samples.read_bytes(), timeout=30
+            ).raise_for_status()
+            session.get(f"{self.url}/internal/force_flush", timeout=30).raise_for_status()

@@ -37,6 +37,7 @@ DOCUMENTS = (
     "docs/rule-keys.md",
     "docs/prometheus-and-alertmanager.md",
     "docs/sizing.md",
+    "docs/from-a-prometheus.md",
     "docs/upgrading.md",
 )
 # Commands of the watchdog that end by themselves and need no server; the rest is parsed.

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -14,7 +15,7 @@ from typing import Annotated, Protocol
 import typer
 
 from watchdog.model import Verdict
-from watchdog.text import duration_seconds, one_line
+from watchdog.text import duration_seconds, one_line, point_in_time
 
 # What a shell reports for a program whose reader left: 128 + SIGPIPE.
 GONE = 141
@@ -75,6 +76,19 @@ def parse_duration(text: str | float) -> float:
         return text
     try:
         return duration_seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} {error}") from None
+
+
+def parse_time(text: str | float) -> float:
+    """Unix seconds from `02:10`, an ISO 8601 time, `now`, `now-2h` or unix seconds, for an option.
+
+    What names no zone is local time; a time of day is the last time that the clock showed it.
+    """
+    if not isinstance(text, str):
+        return text
+    try:
+        return point_in_time(text, datetime.now().astimezone())
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}") from None
 

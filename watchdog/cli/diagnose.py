@@ -26,6 +26,7 @@ from watchdog.cli.console import (
 )
 from watchdog.cli.live import settings_for, ticks, watch
 from watchdog.cli.namesake import refuse_namesake
+from watchdog.cli.prometheus import Look, look, with_look
 from watchdog.clock import steady_seconds
 from watchdog.errors import ConfigError, RecordingError
 from watchdog.model import Incident, Limit, Readings, Scrape, Snapshot, State, Target, Truth, Verdict
@@ -59,8 +60,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     epilog="Examples:\n\n  vllm-watchdog diagnose http://localhost:8000 --for 1m\n\n"
-    "  vllm-watchdog diagnose metrics.prom --format json"
+    "  vllm-watchdog diagnose metrics.prom --format json\n\n"
+    "  vllm-watchdog diagnose --prometheus http://prometheus:9090 --at 02:10"
 )
+@with_look
 def diagnose(
     what: Annotated[
         list[str] | None,
@@ -71,6 +74,7 @@ def diagnose(
     config: ConfigOption = None,
     rules: RulesOption = None,
     form: FormOption = Form.TEXT,
+    prometheus: Look | None = None,
 ) -> None:
     """Watches for a while and says what is wrong; exit code 0 healthy, 1 something fires, 2 health is not proven.
 
@@ -86,7 +90,11 @@ def diagnose(
     recorded = _from_files(files, rule_set)
     snapshots, fleet = list(recorded.last), recorded.fleet
     pages = frozenset(each.target.name for each in snapshots if each.scrapes == 1)
-    if urls or not files:
+    if prometheus is not None:
+        looked = look(prometheus, rule_set)
+        snapshots += looked.last
+        fleet += looked.fleet
+    if urls or not (files or prometheus):
         if not settings.targets:
             raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
         watched = watch_all(settings, rule_set, interval, duration)

@@ -10,13 +10,17 @@ import typer
 from pydantic import TypeAdapter
 
 from watchdog.cli.console import Form, FormOption, RulesOption, complain, progress, say, say_json
+from watchdog.cli.prometheus import Stretch, scrapes_of, target_of, with_stretch
 from watchdog.cli.rule_settings import rule_settings
-from watchdog.model import Evidence, Remedy, Target
+from watchdog.diagnosis.target import TargetDiagnosis
+from watchdog.errors import SourceError
+from watchdog.http.url import redact_url
+from watchdog.model import Evidence, Remedy, Scrape, Snapshot, Target
 from watchdog.remedy.instruction import instruction
-from watchdog.replay.replay import Episode, Moment, Replay, replay
+from watchdog.replay.replay import Episode, Moment, Replay, Story, replay
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
-from watchdog.scrape.recording import Recording, read, thin
+from watchdog.scrape.recording import INTERVAL_SLACK, Recording, read, thin
 from watchdog.text import clock_text, one_line
 
 WIDTH = 100
@@ -30,28 +34,36 @@ app = typer.Typer(add_completion=False)
 @app.command(
     epilog="Example:\n\n  vllm-watchdog replay incident.jsonl.xz --interval 5 --format json | jq .incidents"
 )
+@with_stretch
 def replay_command(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILE...", help="Recordings (.jsonl, .gz, .xz), .prom pages or folders of them."
         ),
-    ],
+    ] = None,
     interval: Annotated[
         float | None,
         typer.Option(min=0.05, metavar="SECONDS", help="Take a scrape this often; every one if not given."),
     ] = None,
     form: FormOption = Form.TEXT,
     rules: RulesOption = None,
+    prometheus: Stretch | None = None,
 ) -> None:
     """Runs the pipeline over recordings: when each cause was pending, fired, led and was over.
 
     Exit code 2 where a recording has not one good scrape.
     """
     rule_set = load_rules(rule_settings(rules))
+    if not files and prometheus is None:
+        raise typer.BadParameter(
+            "name a recording, or --prometheus with --from and --to", param_hint="FILE..."
+        )
+    stories = [(file, *replay_file(file, interval, rule_set)) for file in files or ()]
+    if prometheus is not None:
+        stories += replay_stretch(prometheus, interval, rule_set)
     code = 0
-    for file in files:
-        recording, story = replay_file(file, interval, rule_set)
+    for file, recording, story in stories:
         if form is Form.JSON:
             say_json(as_json(file, recording, story))
         else:
@@ -79,6 +91,43 @@ def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> t
         end = story.timeline[-1].wall if story.timeline else float("-inf")
         recording = replace(recording, phases=tuple(each for each in recording.phases if each.end <= end))
     return recording, story
+
+
+def replay_stretch(
+    asked: Stretch, interval_seconds: float | None, rules: RuleSet
+) -> list[tuple[Path, Recording, Replay]]:
+    """Each server of a stretch of a Prometheus through the pipeline, in the order of their names."""
+    walked: dict[str, _Walked] = {}
+    for name, labels, scrape in scrapes_of(asked):
+        if name not in walked:
+            walked[name] = _Walked(TargetDiagnosis(target_of(name, labels, asked.settings), rules))
+        walked[name].take(scrape, interval_seconds)
+    if not walked:
+        raise SourceError(
+            f"{redact_url(asked.settings.url)}: no vLLM server was scraped between --from and --to"
+        )
+    return [(Path(name), Recording(name, {}, 0.0, ()), walked[name].replay) for name in sorted(walked)]
+
+
+class _Walked:
+    """One server's story as its scrapes come."""
+
+    def __init__(self, diagnosis: TargetDiagnosis) -> None:
+        self._diagnosis = diagnosis
+        self._story = Story()
+        self._last: Snapshot | None = None
+
+    def take(self, scrape: Scrape, interval_seconds: float | None) -> None:
+        """The next scrape, unless it comes before the interval has passed."""
+        least_seconds = (interval_seconds or 0.0) * (1 - INTERVAL_SLACK)
+        if self._last is None or scrape.at - self._last.at >= least_seconds:
+            self._last = self._diagnosis.observe(scrape)
+            self._story.add(self._last)
+
+    @property
+    def replay(self) -> Replay:
+        """All of it."""
+        return Replay(tuple(self._story.timeline), tuple(self._story.episodes), self._last)
 
 
 def as_json(file: Path, recording: Recording, story: Replay) -> dict[str, object]:

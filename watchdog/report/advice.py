@@ -11,6 +11,7 @@ _BY_REASON: Mapping[str, str] = {
     Reason.DNS: "Is the name right, and known where this runs? In a container, localhost is the container.",
     Reason.PARSE: "Is this the port of vLLM's API server, and the path /metrics?",
     Reason.EMPTY: "Is this the port of vLLM's API server, and the path /metrics?",
+    Reason.NOT_SCRAPED: "Its Prometheus says why on its page Status > Targets.",
     Reason.REDIRECT: "Name the address it points to as the target's url.",
 }
 _BY_STATUS: Mapping[str, str] = {

@@ -389,6 +389,17 @@ class RuleSettings(Section):
     allow_untested: bool = Field(default=False, description="Load your rules even when their own tests fail.")
 
 
+class PrometheusSettings(Credentials):
+    """A Prometheus, or what answers its query API, that scrapes the servers already. A bare URL will do."""
+
+    url: Url = Field(description="Its base URL, such as http://prometheus:9090; what stands before /api/v1.")
+    match: Line = Field(
+        default="",
+        description='Matchers of the targets to read, as `job="vllm"`; every job with a vLLM where not given.',
+    )
+    tenant: Line = Field(default="", max_length=256, description="Tenant, sent as X-Scope-OrgID.")
+
+
 class AlertmanagerEndpoint(Credentials):
     """One Alertmanager. A bare URL will do."""
 
