@@ -36,6 +36,7 @@ from watchdog.signals.functions import (
     lasting_climb,
     lasting_rate,
     lately,
+    leading_above,
     lowest,
     mean,
     mean_over_time,
@@ -690,3 +691,22 @@ def test_small_denominators_and_steps_count_where_nothing_else_is_asked() -> Non
     assert whole_steps(constant(99.5), constant(1.0)).value(view(history)) == 100
     assert whole_steps(constant(99.5), constant(0.5)).value(view(history)) == 99.5
     assert interpolate([(1.0, 10.0), (inf, 10.0)], 0.5) == 0.5
+
+
+def test_the_first_positions_of_a_draft_count_until_one_is_too_rarely_used() -> None:
+    name, drafts = "spec_decode_num_accepted_tokens_per_pos_total", "spec_decode_num_drafts_total"
+    positions = [increase(Selector(f"vllm:{name}", (("position", str(at)),))) for at in range(6)]
+    shares = [ratio(one, increase(Selector(f"vllm:{drafts}")), 50.0) for one in positions]
+
+    def counted(*used: int) -> float | None:
+        """Of a hundred drafts."""
+
+        def text(share: float) -> str:
+            told = [line(name, share * one, f'{LABELS},position="{at}"') for at, one in enumerate(used)]
+            return "".join(told) + page(num_requests_running=1) + line(drafts, 100 * share)
+
+        return value(leading_above(shares, 0.3), {5 * step: text(step / 6) for step in range(7)})
+
+    assert counted(90, 40, 10, 35) == counted(90, 40) == 2
+    assert counted(20, 10) == 0
+    assert counted() is None

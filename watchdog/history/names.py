@@ -56,6 +56,7 @@ COUNTERS = frozenset(
         "spec_decode_num_drafts_total",
         "spec_decode_num_draft_tokens_total",
         "spec_decode_num_accepted_tokens_total",
+        "spec_decode_num_accepted_tokens_per_pos_total",
         "nixl_xfer_time_seconds_count",
         "mooncake_xfer_time_seconds_count",
         "nixl_num_failed_transfers_total",

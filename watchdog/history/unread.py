@@ -55,9 +55,6 @@ _REASONS: Mapping[str, str] = {
         " hisparse_host_block_lifetime_seconds hisparse_host_block_reuse_gap_seconds hisparse_host_cache_usage_perc"
         " hisparse_host_to_device_bytes hisparse_pending_page_transfers"
     ),
-    "acceptance over all positions is read; which position no longer pays hangs on the drafter's cost": (
-        "spec_decode_num_accepted_tokens_per_pos"
-    ),
     "operations that somebody started and waits for; traffic to an engine that sleeps is read": (
         "sleep_mode_operation_duration_seconds sleep_mode_operations_in_flight"
         " rl_weight_update_operation_duration_seconds"

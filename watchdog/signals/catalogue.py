@@ -36,6 +36,7 @@ from watchdog.signals.functions import (
     lasting_climb,
     lasting_rate,
     lately,
+    leading_above,
     lowest,
     mean,
     mean_over_time,
@@ -119,6 +120,11 @@ MM_QUERIES = _vllm("mm_cache_queries_total")
 MM_HITS = _vllm("mm_cache_hits_total")
 FINISHED = _vllm("request_success_total")
 DRAFTED = _vllm("spec_decode_num_draft_tokens_total")
+DRAFTS = _vllm("spec_decode_num_drafts_total")
+# vLLM counts accepted tokens by their position in the draft, from 0. Longer drafts than this are not in use.
+DRAFT_POSITIONS = [
+    _vllm("spec_decode_num_accepted_tokens_per_pos_total", position=str(position)) for position in range(16)
+]
 CONFIG = _vllm("cache_config_info")
 AWAKE = _vllm("engine_sleep_state", sleep_state="awake")
 LORA = _vllm("lora_requests_info")
@@ -153,6 +159,8 @@ PROMPT_SUM, OUTPUT_SUM = _vllm("request_prompt_tokens_sum"), _vllm("request_gene
 
 # A ratio of few tokens or requests says nothing: 1000 tokens, 10 requests for a share, 5 for a mean.
 LEAST_TOKENS, LEAST_DRAFTED_TOKENS, LEAST_REQUESTS = 1000.0, 500.0, 10.0
+# A drafted token that is used less often than this costs about what it saves: it is drafted, and checked in the batch.
+LEAST_ACCEPTED_SHARE, LEAST_DRAFTS = 0.3, 100.0
 # Of tokens that were generated: two answers of usual length.
 LEAST_GENERATED_TOKENS = 300.0
 
@@ -471,7 +479,7 @@ SIGNALS = (
     # Speculative decoding
     Signal("draft_length_tokens", "tokens",
            "Tokens proposed in a mean draft: num_speculative_tokens as it is used.",
-           ratio(increase(DRAFTED), increase(_vllm("spec_decode_num_drafts_total")), LEAST_REQUESTS)),
+           ratio(increase(DRAFTED), increase(DRAFTS), LEAST_REQUESTS)),
     Signal("drafted_tokens", "tokens", "Tokens proposed by the drafter.", increase(DRAFTED)),
     Signal("drafted_token_ratio", "ratio",
            "Proposed tokens over generated ones: how much speculation goes on; unknown below 300 generated.",
@@ -479,6 +487,10 @@ SIGNALS = (
     Signal("drafted_token_recent_ratio", "ratio", "The same over the last 15 s.", lately(_drafted_share)),
     Signal("draft_acceptance_ratio", "ratio", "Proposed tokens that were accepted; unknown below 500.",
            ratio(increase(_vllm("spec_decode_num_accepted_tokens_total")), increase(DRAFTED), LEAST_DRAFTED_TOKENS)),
+    Signal("draft_positions_accepted", "tokens",
+           "First tokens of a draft that are each used in three of ten drafts or more; unknown below 100 drafts.",
+           leading_above([ratio(increase(position), increase(DRAFTS), LEAST_DRAFTS) for position in DRAFT_POSITIONS],
+                         LEAST_ACCEPTED_SHARE)),
 
     # What is known beside the page
     *(Signal(one.name, one.unit, one.description, fact(one)) for one in DECLARED.values()),

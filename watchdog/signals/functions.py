@@ -4,9 +4,10 @@ None is unknown and spreads; a bound stays one (`history/number.py`). Nothing he
 between two pages over the time between them, a quantile that falls in the open bucket is `AtLeast` its bound.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import takewhile
 from math import ceil, isfinite, isinf, isnan, nan
 
 from watchdog.facts.fact import Fact
@@ -621,6 +622,17 @@ def first(*formulas: Formula) -> Formula:
 
     text = joined(lambda *texts: " or ".join(texts), *(one.promql for one in formulas))
     return Formula(value, formulas[0].reads, text)
+
+
+def leading_above(formulas: Sequence[Formula], least: float) -> Formula:
+    """How many of several, from the first on, reach a value without a break; None where the first is unknown."""
+
+    def value(view: View) -> float | None:
+        if formulas[0].value(view) is None:
+            return None
+        return float(sum(1 for _ in takewhile(lambda one: (one.value(view) or 0.0) >= least, formulas)))
+
+    return Formula(value, formulas[0].reads, NoPromQL("It is counted until one does not reach it."))
 
 
 def lately(formula: Formula) -> Formula:
