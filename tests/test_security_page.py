@@ -10,6 +10,7 @@ from watchdog.history import history, layout
 from watchdog.http import client, get, post
 from watchdog.language import grammar
 from watchdog.notify import alert, alertmanager, receiver
+from watchdog.probe import budget, completion, stream
 from watchdog.report import metrics
 from watchdog.rule import file as rule_file
 from watchdog.rule import rule_set
@@ -97,6 +98,10 @@ FIXED = {
     "an alert's annotation": characters(alert.MAX_ANNOTATION_CHARACTERS),
     "a label in our metrics": characters(metrics.MAX_LABEL_CHARACTERS),
     "a value in a log line": characters(MOST_CHARACTERS),
+    "requests of one `probe`, if not told otherwise": f"{budget.MOST_REQUESTS}",
+    "tokens of one `probe`, prompts and output": f"{budget.MOST_TOKENS:,}",
+    "requests in the queue above which `probe` asks nothing": f"{budget.MOST_WAITING}",
+    "of one stream that is read": size(stream.MAX_STREAM_BYTES),
     "time to deliver what waits, when told to stop": seconds(process.DRAIN_SECONDS),
 }
 
@@ -143,3 +148,9 @@ def test_every_setting_that_is_a_limit_is_on_the_page() -> None:
 def test_the_defaults_that_the_page_promises(key: str, value: object) -> None:
     assert getattr(our_settings.WebSettings(), key) == value
     assert {"/healthz", "/readyz"} <= auth.OPEN_PATHS
+
+
+def test_the_mark_of_the_probe_is_the_one_of_the_page() -> None:
+    [section] = re.findall(r"## The probe\n(.*?)\n## ", PAGE, re.S)
+    assert f"`{completion.MARK}`" in section
+    assert all(option in section for option in ("--api-key-file", "--api-key-env", "--prompts"))

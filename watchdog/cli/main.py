@@ -33,6 +33,7 @@ COMMANDS = {
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
     "rules": "Lists, shows, explains, tests, checks and scores rules.",
+    "probe": "Asks a server a few small things on purpose: is it alive, what is slow, does its prefix cache work.",
     "size": "Says what a model takes on a GPU, what fits at once, how fast it can be, and where a server's load leads.",
     "signals": "Lists every signal that a rule may name: its unit, its meaning, and its value now.",
     "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",

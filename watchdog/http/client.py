@@ -67,6 +67,8 @@ def authorization(endpoint: Endpoint, url_user: str, url_password: str) -> dict[
     """
     if endpoint.bearer_token_file is not None:
         return {"Authorization": f"Bearer {_secret('bearer_token_file', endpoint.bearer_token_file)}"}
+    if endpoint.bearer_token is not None:
+        return {"Authorization": f"Bearer {endpoint.bearer_token}"}
     user, password = endpoint.username, url_password
     if endpoint.password is not None:
         password = endpoint.password

@@ -8,10 +8,14 @@ from watchdog.http.url import redact_url
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where and how to fetch; `url` has no user info but may have query secrets, hence only a redacted repr."""
+    """Where and how to fetch; `url` has no user info but may have query secrets, hence only a redacted repr.
+
+    `bearer_token` is the token itself, for who has it from an environment variable.
+    """
 
     url: str
     bearer_token_file: Path | None = None
+    bearer_token: str | None = None
     username: str | None = None
     password_file: Path | None = None
     password: str | None = None

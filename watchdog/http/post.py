@@ -76,7 +76,7 @@ class Poster:
             if self._wire.stopped:
                 return Answer(0, "stopped")
             late = any(isinstance(cause, TimeoutError) for cause in underlying(error))
-            told = _told(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
+            told = failure_words(error, f"no whole answer within {timeout_seconds:g} s, {self._wire.stage}")
             return Answer(0, told, timed_out=late)
 
     def abort(self) -> None:
@@ -122,7 +122,7 @@ def _shown(status: int, content: bytes, html: bool) -> str:
     return f"status {status}" + (f": {text}" if text else "")
 
 
-def _told(error: Exception, late: str) -> str:
+def failure_words(error: Exception, late: str) -> str:
     """The cause in few words; the texts of requests hold the URL, so they are not used."""
     if isinstance(error, SecretFileError | CertificateFileError):
         return one_line(str(error))

@@ -46,6 +46,8 @@ class Wire:
         self.addresses: list[Address] = []
         self.peer: str | None = None
         self.stopped = False
+        # When the last connection was ready, its handshake included; monotonic seconds.
+        self.connected_at: float | None = None
         self._socket: socket.socket | None = None
         self._lookup = _Lookup()
         self._ends_at = 0.0
@@ -255,6 +257,7 @@ class _Timed:
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
+        self.wire.connected_at = time.monotonic()
         self.wire.stage = Stage.WAITING
 
     def send(self, data: Any) -> None:
