@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, strategies
@@ -134,6 +135,90 @@ def test_a_clock_that_is_off_at_the_start_ends_nothing(off: float, path: Path) -
         shutil.copy(path, copy)
         with closing(Store(copy, uptime=lambda up=up: up)) as again:  # type: ignore[misc]
             assert len(again.open(WALL + 15 + off).incidents) == kept
+
+
+@pytest.mark.parametrize("off", [86_400.0, -86_400.0, 40 * 86_400.0])
+def test_a_clock_that_is_off_after_a_boot_ends_nothing(off: float, path: Path) -> None:
+    with closing(Store(path, uptime=lambda: Uptime(7, 1000.0))) as store:
+        store.open(WALL)
+        store.record(began())
+        store.checkpoint([incident()], WALL + 5, 5)
+    with closing(Store(path, uptime=lambda: Uptime(8, 30.0))) as again:
+        assert len(again.open(WALL + 60 + off).incidents) == 1
+
+
+def test_a_clock_is_believed_once_the_machine_runs_for_a_while(path: Path) -> None:
+    with closing(Store(path, uptime=lambda: Uptime(7, 1000.0))) as store:
+        store.open(WALL)
+        store.record(began())
+        store.checkpoint([incident()], WALL + 5, 5)
+    with closing(Store(path, uptime=lambda: Uptime(8, 700.0))) as again:
+        assert again.open(WALL + 86_400).incidents == ()
+
+
+DAY = 86_400.0
+
+
+@given(
+    strategies.lists(strategies.sampled_from([-DAY, 2 * DAY, 40 * DAY, 4000 * DAY]), max_size=4),
+    strategies.booleans(),
+)
+@hypothesis_settings(max_examples=25, deadline=None)
+def test_a_clock_that_is_ahead_for_a_while_deletes_no_history(offs: list[float], restarts: bool) -> None:
+    at = 0.0
+
+    def steady() -> float:
+        return at
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "incidents.sqlite"
+        store = Store(file, steady=steady)
+        store.open(WALL)
+        store.record(began("old"))
+        store.record([change(resolved(WALL + 10, "old"), FIRING)])
+        for number, off in enumerate([*offs, 0.0]):
+            at += 60
+            if restarts:
+                store.close()
+                store = Store(file, steady=steady)
+                store.open(WALL + at + off)
+            store.record(began(f"r{number}", since=WALL + at + off))
+            store.checkpoint([], WALL + at + off, at)
+        assert "old" in {each.key.rule for each in store.query()}
+        at += 31 * DAY
+        for _ in range(2):
+            store.record(began(f"last{at}", since=WALL + at))
+            at += DAY
+        assert "old" not in {each.key.rule for each in store.query()}
+        store.close()
+
+
+def test_a_state_folder_that_is_deleted_is_made_again_with_all_that_was_in_it(
+    store: Store, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.record(began())
+    store.record([change(resolved(WALL + 10, "old", since=WALL), FIRING)])
+    store.ledger("a").save({"x": "1"})
+    shutil.rmtree(path.parent)
+    for second in (60, 120):
+        store.checkpoint([incident()], WALL + second, second)
+    assert [each.msg for each in caplog.records].count("state_file_deleted") == 1
+    assert (store.health.mode, store.warning) == (Mode.DISK, "")
+    store.close()
+    with closing(Store(path)) as again:
+        assert again.open(WALL + 130).incidents == (incident(),)
+        assert {each.key.rule for each in again.query()} == {"old", incident().key.rule}
+        assert again.ledger("a").load() == {"x": "1"}
+
+
+def test_a_state_folder_that_cannot_be_made_again_is_told(store: Store, path: Path) -> None:
+    store.record(began())
+    shutil.rmtree(path.parent)
+    path.parent.write_text("a file in its place")
+    store.checkpoint([incident()], WALL + 60, 60)
+    assert store.health.mode is Mode.MEMORY
+    assert store.warning
+    assert store.query() == (incident(),)
 
 
 def test_the_uptime_of_this_machine_goes_on() -> None:

@@ -103,6 +103,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._lock_file: int | None = None
         self._return_at = 0.0
+        # Which file the connection has open: its device and inode.
+        self._identity: tuple[int, int] | None = None
         # Whether memory holds what was on the disk: else another process wrote what is there.
         self._knows_disk = False
         self.health = Health(Mode.MEMORY, path, "" if path else "no state directory is set")
@@ -113,7 +115,7 @@ class Database:
             try:
                 if self._path is not None:
                     self._connection = self._open_disk(self._path, _LOCK_SECONDS)
-                    self._knows_disk = True
+                    self._identity, self._knows_disk = _identity(self._path), True
                     self.health = replace(self.health, mode=Mode.DISK, warning="")
             except (OSError, sqlite3.Error, Untrusted) as error:
                 self._warn(error)
@@ -128,6 +130,8 @@ class Database:
             connection = self._connection
             if connection is None:
                 return None
+            if self._path is not None and self.health.mode is Mode.DISK and self._is_gone(self._path):
+                connection = self._make_again(self._path, connection)
             try:
                 return _transact(connection, work)
             except sqlite3.Error as error:
@@ -200,7 +204,34 @@ class Database:
             os.close(self._lock_file)
             self._lock_file = None
 
-    def _move_to_memory(self, disk: sqlite3.Connection, error: sqlite3.Error) -> sqlite3.Connection:
+    def _is_gone(self, path: Path) -> bool:
+        """Whether the file, or its folder, was deleted or replaced: what is written to it is lost then."""
+        try:
+            return _identity(path) != self._identity
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+
+    def _make_again(self, path: Path, deleted: sqlite3.Connection) -> sqlite3.Connection:
+        """Writes all that the deleted file holds, which is there while we have it open, into a new one."""
+        _log.warning("state_file_deleted", extra={"path": path})
+        self._unlock()
+        disk = None
+        try:
+            disk = self._open_disk(path, 0.0)
+            _transact(disk, lambda connection: _merge(deleted, connection, is_newer=True))
+            self._identity = _identity(path)
+        except (OSError, sqlite3.Error, Untrusted) as error:
+            if disk is not None:
+                disk.close()
+            return self._move_to_memory(deleted, error)
+        deleted.close()
+        self._connection = disk
+        _log.warning("state_file_made_again", extra={"path": path})
+        return disk
+
+    def _move_to_memory(self, disk: sqlite3.Connection, error: Exception) -> sqlite3.Connection:
         self._warn(error)
         memory = _empty_memory()
         try:
@@ -235,12 +266,18 @@ class Database:
             return
         memory.close()
         self._connection, self._knows_disk = disk, True
+        self._identity = _identity(self._path)
         self.health = replace(self.health, mode=Mode.DISK, warning="")
         _log.info("state_on_disk_again", extra={"path": self._path})
 
     def _warn(self, error: Exception) -> None:
         self.health = replace(self.health, warning=str(error))
         _log.warning("state_kept_in_memory_only", extra={"path": self._path, "why": str(error)})
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _connect(place: str) -> sqlite3.Connection:

@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from watchdog.clock import Uptime
+from watchdog.clock import Uptime, steady_seconds
 from watchdog.history.stretches import KEPT_SECONDS
 from watchdog.model import EnginePast, Incident, Key, Severity, State, Subject, Transition
 from watchdog.state.database import Database, Health
+from watchdog.state.retention import RetentionClock
 
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "incidents.sqlite"
 # After a longer absence what was known is history: what still holds starts afresh.
 LONGEST_ABSENCE_SECONDS = 3600.0
+# Until a machine has run for so long, its clock may be that of its battery, or none.
+_CLOCK_SET_WITHIN_SECONDS = 600.0
 _BODY_REWRITE_SECONDS = 15.0
 # What is only to be known stands for days, and its figures move at every step.
 _INFO_REWRITE_SECONDS = 300.0
@@ -106,8 +109,10 @@ class Store:
         max_incidents: int = 10_000,
         interval_seconds: float = 0.0,
         uptime: Callable[[], Uptime | None] = lambda: None,
+        steady: Callable[[], float] = steady_seconds,
     ) -> None:
         self._database = Database(path)
+        self._retention = RetentionClock(steady)
         self._retention_seconds = retention_days * 86400
         self._max_incidents = max_incidents
         self._interval_seconds = interval_seconds
@@ -136,6 +141,11 @@ class Store:
         now = time.time() if wall is None else wall
         up = self._uptime()
         restored = self._database.write(lambda connection: _restore(connection, now, up)) or Restored()
+        believed = self._rows("SELECT value FROM moments WHERE name = 'believed'", ())
+        if believed:
+            self._retention.begin(believed[0][0])
+        elif restored.last_seen is not None:
+            self._retention.begin(restored.last_seen)
         _log.info(
             "state_opened",
             extra={"mode": self.health.mode, "open": len(restored.incidents), "ended": len(restored.ended)},
@@ -148,9 +158,12 @@ class Store:
         if not changes:
             return
 
+        now = self._retention.now(max(change.at for change in changes))
+
         def work(connection: sqlite3.Connection) -> int:
+            connection.execute("INSERT OR REPLACE INTO moments VALUES ('believed', ?)", (now,))
             added = sum(_record(connection, change) for change in changes)
-            return self._prune(connection, added, max(change.at for change in changes))
+            return self._prune(connection, added, now)
 
         with self._lock:
             self._write(work)
@@ -258,14 +271,18 @@ class Store:
         if due or pending or gone or learnt.pasts or is_due:
             self._alive_at = learnt.at
 
+            believed = self._retention.now(learnt.wall)
+            moments = [
+                ("last_seen", learnt.wall),
+                ("believed", believed),
+                *_moments(self._uptime()),
+            ]
+
             def work(connection: sqlite3.Connection) -> int | None:
-                connection.execute("INSERT OR REPLACE INTO moments VALUES ('last_seen', ?)", (learnt.wall,))
-                connection.executemany(
-                    "INSERT OR REPLACE INTO moments VALUES (?, ?)", _moments(self._uptime())
-                )
+                connection.executemany("INSERT OR REPLACE INTO moments VALUES (?, ?)", moments)
                 added = sum(_refresh(connection, incident, learnt.wall) for incident in due)
                 connection.executemany(*_clocks(pending, learnt.wall))
-                _keep(connection, learnt.pasts.values(), learnt.wall)
+                _keep(connection, learnt.pasts.values(), believed)
                 removed = connection.executemany("DELETE FROM incidents WHERE id = ?", gone).rowcount
                 return None if self._count is None else self._count + added - max(0, removed)
 
@@ -460,12 +477,17 @@ def _moments(up: Uptime | None) -> list[tuple[str, float]]:
 def _absence_seconds(
     connection: sqlite3.Connection, wall: float, last_seen: float, up: Uptime | None
 ) -> float:
-    """For how long nobody watched: by the machine's uptime where it did not boot meanwhile, for clocks are set."""
+    """For how long nobody watched: by the machine's uptime where it did not boot meanwhile, for clocks are set.
+
+    Of a machine that has just booted only its uptime is certain: its clock may not be set yet.
+    """
     kept: dict[str, float] = dict(
         connection.execute("SELECT name, value FROM moments WHERE name IN ('boot', 'uptime')")
     )
     if up is not None and kept.get("boot") == up.boot and "uptime" in kept:
         return max(0.0, up.seconds - kept["uptime"])
+    if up is not None and "boot" in kept and up.seconds < _CLOCK_SET_WITHIN_SECONDS:
+        return up.seconds
     return wall - last_seen
 
 
