@@ -158,3 +158,18 @@ def test_findings_are_annotated(dashboards: dict[str, dict[str, Any]], past: Pas
         assert findings
         series = [past.range(filled_in(each["expr"], CHOICES[name], 60)) for each in findings]
         assert any(map(has_a_value, series)), name
+
+
+def test_a_finding_that_cannot_be_judged_is_grey(dashboards: dict[str, dict[str, Any]], past: Past) -> None:
+    [(panel, query)] = [
+        each for each in queries(dashboards["vllm-server.json"]) if each[0]["title"] == "Findings"
+    ]
+    colours = {
+        value: shown["color"]
+        for mapping in panel["fieldConfig"]["defaults"]["mappings"]
+        for value, shown in mapping["options"].items()
+    }
+    assert colours == {"-1": "#8e8e8e", "0": "transparent", "1": "red"}
+    stood, _ = filled_in(query, {**SERVER, "target": "full"}, 60).split(" and on (rule) ")
+    # V0 shows no inputs of several kinds: rules about them are blind, whatever else fires.
+    assert {value for each in past.range(stood) for _, value in each["values"]} == {"-1", "0", "1"}
