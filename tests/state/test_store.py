@@ -678,12 +678,25 @@ def test_what_was_learnt_of_engines_is_written_with_the_next_checkpoint(patient:
         assert (again.pasts("gpu-1"), again.pasts("gpu-2")) == ((past("gpu-1"),), ())
 
 
-def test_the_past_of_engines_that_are_gone_goes_after_its_hours(patient: Store) -> None:
-    patient.learn([past("gone"), past("stays", wall=WALL + 60)])
-    patient.checkpoint([], WALL + 60, 0)
-    patient.learn([past("stays", engine="1", wall=WALL + KEPT_SECONDS + 30)])
-    patient.checkpoint([], WALL + KEPT_SECONDS + 30, 600)
-    assert (len(patient.pasts("gone")), len(patient.pasts("stays"))) == (0, 2)
+def test_the_past_of_engines_that_are_gone_goes_after_its_hours(path: Path) -> None:
+    steady = iter((0.0, 60.0, KEPT_SECONDS + 30, KEPT_SECONDS + 30)).__next__
+    with closing(Store(path, steady=steady)) as patient:
+        patient.open(WALL)
+        patient.learn([past("gone"), past("stays", wall=WALL + 60)])
+        patient.checkpoint([], WALL + 60, 0)
+        patient.learn([past("stays", engine="1", wall=WALL + KEPT_SECONDS + 30)])
+        patient.checkpoint([], WALL + KEPT_SECONDS + 30, 600)
+        assert (len(patient.pasts("gone")), len(patient.pasts("stays"))) == (0, 2)
+
+
+def test_a_clock_that_is_ahead_for_a_while_keeps_the_past_of_engines(path: Path) -> None:
+    with closing(Store(path, steady=lambda: 0.0)) as store:
+        store.open(WALL)
+        store.learn([past("gone")])
+        store.checkpoint([], WALL + 60, 0)
+        store.learn([past("stays", wall=WALL + DAY)])
+        store.checkpoint([], WALL + DAY, 600)
+        assert store.pasts("gone")
 
 
 def test_a_past_that_is_no_bytes_is_left_to_who_unpacks_it(store: Store, path: Path) -> None:
