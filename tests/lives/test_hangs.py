@@ -61,10 +61,10 @@ def stalled(snapshot: Snapshot) -> Incident:
 
 def test_it_says_what_showed_it_and_how_to_see_it_sooner() -> None:
     by_load = stalled(list(watched(HANGS[0], 5.0))[20])
-    assert "GET /load tells" in by_load.cause
+    assert "GET /load reports" in by_load.cause
     assert all(one.flag != "--enable-server-load-tracking" for one in by_load.remedies)
     [by_files] = [stalled(one) for one in watched(HANGS[3], 5.0) if one.wall == 1790000200.0]
-    assert "connections came and stay open" in by_files.cause
+    assert "connections opened and stay open" in by_files.cause
     assert "--enable-server-load-tracking" in {one.flag for one in by_files.remedies}
 
 
@@ -76,7 +76,7 @@ def test_kernels_that_compile_are_waited_for() -> None:
     ]
     assert told
     for incident in told:
-        assert "compiling: wait two minutes" in incident.remedies[0].action
+        assert "Wait two minutes" in incident.remedies[0].action
         assert not any(one.action.startswith("Restart") for one in incident.remedies)
 
 

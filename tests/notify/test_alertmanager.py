@@ -83,7 +83,7 @@ def test_labels_say_who_and_annotations_say_what() -> None:
         "summary": "The KV pool is exhausted (target gpu-0, model_name m, engine 0)",
         "description": "12 requests wait while the KV pool is 98% full. Evidence: kv (0.98) > 0.75. "
         "It explains: ttft-high.",
-        "remedy": "--max-model-len 8192: Limit the context. The pool holds more. Price: Longer ones are refused.",
+        "remedy": "--max-model-len 8192: Limit the context. The pool holds more. Trade-off: Longer ones are refused.",
         "runbook_url": "https://runbooks.example/kv-pool-exhausted",
     }
     assert alert.generator_url == "http://w:1/incidents/kv-pool-exhausted/gpu-0/m/0"
@@ -91,15 +91,15 @@ def test_labels_say_who_and_annotations_say_what() -> None:
 
 
 def test_a_pager_gets_the_first_step_and_the_first_flag() -> None:
-    drain = Remedy("Drain it.", None, None, "It is full.", "None.")
+    drain = Remedy("Drain it.", None, None, "It is full.", "")
     flag = incident().remedies[0]
     alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain, flag, flag)), WALL)
     assert alert.annotations["remedy"] == (
-        "Drain it. It is full. Price: None. Then: --max-model-len 8192: Limit the context. The pool holds more. "
-        "Price: Longer ones are refused."
+        "Drain it. It is full. Then: --max-model-len 8192: Limit the context. The pool holds more. "
+        "Trade-off: Longer ones are refused."
     )
     alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain)), WALL)
-    assert alert.annotations["remedy"] == "Drain it. It is full. Price: None."
+    assert alert.annotations["remedy"] == "Drain it. It is full."
     assert "remedy" not in AlertBuilder({}, "").build(replace(incident(), remedies=()), WALL).annotations
 
 

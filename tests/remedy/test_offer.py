@@ -867,9 +867,9 @@ LOADED = {
 @pytest.mark.parametrize(
     ("arrivals", "first"),
     [
-        (19.1, "Send part of the traffic elsewhere or refuse it at the gateway now, and add a replica."),
-        (3.0, "Keep the KV cache in 8 bits with --kv-cache-dtype fp8."),
-        (1.0, "Wait: the queue drains by itself, in about 416 s at this rate."),
+        (19.1, "Shed load now: rate-limit at the gateway or reroute. Then add a replica."),
+        (3.0, "Use an 8-bit KV cache: --kv-cache-dtype fp8."),
+        (1.0, "Wait: at this rate the queue drains in about 416 s."),
     ],
 )
 def test_a_full_pool_is_relieved_first_where_the_queue_runs_away_and_left_alone_where_it_drains(
@@ -877,7 +877,7 @@ def test_a_full_pool_is_relieved_first_where_the_queue_runs_away_and_left_alone_
 ) -> None:
     told = shipped("kv-pool-exhausted", LOADED | {"arrivals_per_second": arrivals})
     assert told[0] == first
-    assert ("Add a replica, or send part of the traffic elsewhere." in told) is (arrivals == 3.0)
+    assert ("Add a replica, or reroute part of the traffic." in told) is (arrivals == 3.0)
 
 
 @pytest.mark.parametrize("rule", ["seqs-limited", "traffic-surge"])
@@ -885,7 +885,7 @@ def test_nobody_is_told_to_add_a_replica_while_the_queue_drains(rule: str) -> No
     told = shipped(rule, LOADED | {"running_peak": 24, "requests_that_fit": 95})
     assert any(each.startswith("Add ") for each in told)
     told = shipped(rule, LOADED | {"running_peak": 24, "requests_that_fit": 95, "finished_per_second": 5.4})
-    assert told[0].startswith("Wait: the queue drains by itself")
+    assert told[0].startswith("Wait: at this rate the queue drains")
     assert not any(each.startswith("Add ") for each in told)
 
 
@@ -900,7 +900,7 @@ def test_memory_that_lies_idle_is_taken_before_another_checkpoint(share: float, 
 
 def test_speculation_that_never_hits_is_turned_off_first() -> None:
     told = shipped("spec-decode-low-acceptance", {"draft_acceptance_ratio": 0.0, "draft_length_tokens": 3.98})
-    assert told[0] == "Turn speculation off: start without its arguments."
+    assert told[0] == "Turn speculation off: start without its flags."
     assert told[1].startswith("Draft fewer tokens: --spec-tokens 2,")
     told = shipped("spec-decode-low-acceptance", {"draft_acceptance_ratio": 0.2, "draft_length_tokens": 3.98})
     assert told[-1].startswith("Turn speculation off, at least for large batches")

@@ -71,7 +71,7 @@ def diagnosed(*names: str) -> tuple[int, str]:
 def test_diagnose_judges_what_is_wrong_among_its_recordings() -> None:
     status, text = diagnosed(*(f"79b-pd-decode-only-{side}" for side in PAIR))
     assert status == 1
-    assert "WARNING  fleet llama-70b: The prefill side is not used" in text
+    assert "WARNING  fleet llama-70b: The prefill servers are unused" in text
     assert text.count("WARNING") == 1  # its symptom is not told as one more
     status, text = diagnosed(*(f"79a-pd-works-{side}" for side in PAIR))
     assert "fleet" not in text

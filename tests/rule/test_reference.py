@@ -53,7 +53,7 @@ def test_every_shipped_rule_fits(file: Any) -> None:
         ({"raise_to": {"severity": "critical"}}, "$.raise_to"),
         ({"parameters": {"most": {"value": 3, "unit": "s"}}}, "$.parameters.most"),
         ({"tests": [{"name": "n", "expect": "fires", "signals": {"waiting_lst": 1}}]}, "$.tests[0].signals"),
-        ({"remedies": [{"action": "a", "why": "w"}]}, "$.remedies[0]"),
+        ({"remedies": [{"action": "a", "price": "p"}]}, "$.remedies[0]"),
         ({"remedies": [{"first": [{"shared": "a"}]}]}, "$.remedies[0]"),
         ({"remedies": [{"first": [{"shared": "a"}, {"shared": "b"}], "when": "a > 0"}]}, "$.remedies[0]"),
     ],

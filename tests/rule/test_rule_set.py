@@ -423,7 +423,7 @@ CHANGES = [
     ("    direction: lower", '    suggest_format: "4096"', "a format has one field"),
     ("    direction: lower", "    value: x", "`suggest` or `value`, not both"),
     ("value: fp8", 'value: fp8, suggest_format: "{value:.0f}"', "`suggest_format` without `suggest`"),
-    (', price: "p"', "", "`price` is missing"),
+    (", why: w", "", "`why` is missing"),
     ("first_version: 0.8.0", "first_version: 0.8", "`0.8` is not a text for every reader"),
     ("first_version: 0.8.0", "first_version: v0.8.0", "`v0.8.0` is not a version"),
     ("remedies:\n", "remedies:\n  - take it out\n", "a remedy is a mapping"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.places import ROOT
-from watchdog.language.template import TEXTS, VALUE, Template, render_text
+from watchdog.language.template import TEXTS, VALUE, render_text
 from watchdog.model import Truth
 from watchdog.rule.rule import Expectation, Rule, evaluate, is_offered, remedy_value
 from watchdog.rule.rule_set import load
@@ -36,7 +36,7 @@ def texts(rule: Rule, signals: dict[str, float | None]) -> Iterator[str]:
         if not is_offered(remedy, lookup):
             continue
         value = remedy_value(remedy, lookup)
-        each: tuple[Template, ...] = (remedy.action, remedy.why, remedy.price)
+        each = tuple(text for text in (remedy.action, remedy.why, remedy.price) if text)
         if value is None and any(VALUE in text.fields for text in each):
             continue
         yield from (render_text(text, lookup, value) for text in each if "unknown" not in text)

@@ -168,7 +168,7 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AServi
     assert lines[1] == "  cause      457 requests wait while the KV pool is 98% full."
     assert "             kv_usage_peak_ratio (0.98) > least_peak_ratio (0.75)" in lines
     assert "  to last    1. --max-model-len 8192: Shorten the longest request the server takes." in lines
-    assert "                price: calibrate the scales, and compare answers before and after" in lines
+    assert "                trade-off: calibrate the scales, and compare answers before and after" in lines
     assert "  won't help --swap-space: V1 ignores it." in lines
     assert "  symptoms   queue-latency-high, ttft-high" in lines
     assert "  time went  queue 40 s (83%), prefill 900 ms (2%), decode 7.2 s (15%)" in lines

@@ -175,7 +175,7 @@ def remedy_text(remedy: Remedy) -> str:
     """One remedy as a sentence: what to do, with which value, why, and what it costs."""
     parts = [instruction(remedy), remedy.why]
     if remedy.price:
-        parts.append(f"Price: {remedy.price}")
+        parts.append(f"Trade-off: {remedy.price}")
     return " ".join(_sentence(part) for part in parts if part)
 
 

@@ -55,7 +55,9 @@ def _offered(
     if not is_offered(remedy, lookup):
         return None
     value = offered_value(remedy, lookup, context)
-    if value is None and any(VALUE in text.fields for text in (remedy.action, remedy.why, remedy.price)):
+    if value is None and any(
+        VALUE in text.fields for text in (remedy.action, remedy.why, remedy.price) if text
+    ):
         return None
     action = render_text(remedy.action, lookup, value, texts)
     flag = _flag(remedy)
@@ -69,7 +71,7 @@ def _offered(
         flag=remedy.flag,
         value=value if remedy.flag else None,
         why=render_text(remedy.why, lookup, value, texts),
-        price=render_text(remedy.price, lookup, value, texts),
+        price=render_text(remedy.price, lookup, value, texts) if remedy.price else "",
         direction=_direction(remedy, value, context),
         lasting=remedy.flag is not None if remedy.lasting is None else remedy.lasting,
     )

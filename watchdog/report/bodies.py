@@ -76,7 +76,7 @@ class RemedyBody(Body):
         description="True for what keeps the trouble from coming back, false for what helps right now."
     )
     why: str = Field(description="Why it helps.")
-    price: str = Field(description="What it costs.")
+    price: str = Field(description="What it costs; empty where it costs nothing.")
 
 
 class IncidentBody(Body):
@@ -260,7 +260,7 @@ class RuleRemedyBody(Body):
     action: str = Field(description="What to do.")
     flag: str | None = Field(description="The launch flag to change; null for an action without one.")
     why: str = Field(description="Why it helps.")
-    price: str = Field(description="What it costs.")
+    price: str = Field(description="What it costs; empty where it costs nothing.")
 
 
 class RuleBody(Body):

@@ -310,7 +310,7 @@ def _runbook(incident: IncidentBody) -> str:
 def _remedy_lines(label: str, number: int, remedy: RemedyBody, width: int) -> Iterator[str]:
     yield from row(label, f"{number}. {instruction(remedy)}", width, hang=3)
     yield from row("", f"   why: {remedy.why}" if remedy.why else "", width, hang=8)
-    yield from row("", f"   price: {remedy.price}" if remedy.price else "", width, hang=10)
+    yield from row("", f"   trade-off: {remedy.price}" if remedy.price else "", width, hang=14)
 
 
 def beside(body: TargetBody) -> list[IncidentBody]:

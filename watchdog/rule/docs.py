@@ -139,7 +139,7 @@ def _parameters(rule: Rule) -> Iterator[str]:
 
 def _remedy(remedy: RemedyRule) -> str:
     flag = f" (`{remedy.flag}`)" if remedy.flag and remedy.flag not in remedy.action else ""
-    price = f" Price: {_flat(remedy.price)}" if remedy.price else ""
+    price = f" Trade-off: {_flat(remedy.price)}" if remedy.price else ""
     return f"{_flat(remedy.action)}{flag} {_flat(remedy.why)}{price}{_condition(remedy)}"
 
 

@@ -215,7 +215,7 @@ class RemedyPart(_Part):
         "without one helps right now.",
     )
     why: RemedyTold = Field(description="Why it helps.")
-    price: RemedyTold = Field(description="What it costs.")
+    price: RemedyTold | None = Field(None, description="What it costs; left out where it costs nothing.")
     when: Clause | None = Field(None, description="Offered only where this is yes.")
     unless: Clause | None = Field(None, description="Not offered where this is yes.")
     first_version: Version | None = Field(None, description="The first vLLM version that it applies to.")

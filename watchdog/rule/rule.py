@@ -50,7 +50,8 @@ class Parameter:
 class RemedyRule:
     """A thing to do, before values are put in; `flag` is None for an action without one.
 
-    `value` is fixed text, `suggest` computes the value, and `suggest_format` writes that with `{value}`.
+    `price` is None where it costs nothing. `value` is fixed text, `suggest`
+    computes the value, and `suggest_format` writes that with `{value}`.
     Versions are the first and the last vLLM version it applies to, None where there is no such end.
     """
 
@@ -61,7 +62,7 @@ class RemedyRule:
     value: Template | None
     direction: Direction | None
     why: Template
-    price: Template
+    price: Template | None
     when: Expression | None
     unless: Expression | None
     first_version: str | None
