@@ -19,7 +19,7 @@ CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings
 # newer versions than our lowest.
 EDGES := $(addprefix tests/,cli notify report scrape service state test_entries.py test_logs.py) \
 	$(wildcard tests/faults/test_f01_*.py tests/faults/test_f78_*.py) \
-	$(filter-out %/test_openapi.py,$(wildcard tests/web/test_*.py))
+	$(filter-out %/test_openapi.py %/test_browser.py,$(wildcard tests/web/test_*.py))
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'

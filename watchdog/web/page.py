@@ -67,6 +67,8 @@ _TEMPLATES.filters |= {
     "lasted": wording.lasted,
     "of_engine": wording.of_engine,
     "brief": wording.brief,
+    "lead_title": wording.lead_title,
+    "icon": wording.icon,
     "cost": wording.cost,
     "with_flags": wording.with_flags,
     "as_words": wording.as_words,
@@ -93,6 +95,7 @@ def diagnosis_page(
         urgent=urgent,
         notices=notices,
         recurrences=recurrences,
+        now=diagnosis.generated_at,
         seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
     )
 
@@ -120,6 +123,7 @@ def fleet_page(
         notices=notices,
         state=state,
         model=model,
+        now=diagnosis.generated_at,
     )
 
 

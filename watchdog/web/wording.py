@@ -6,11 +6,20 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from watchdog.report.bodies import IncidentBody
+from watchdog.report.bodies import IncidentBody, TargetBody
 from watchdog.report.text import label
 from watchdog.text import seconds_text
 
 _BRIEF_CHARACTERS = 90
+_ICON_COLOURS = {
+    "critical": "d93025",
+    "degraded": "e08600",
+    "warning": "e08600",
+    "unsettled": "c9a800",
+    "recovering": "2f6feb",
+    "starting": "2f6feb",
+    "healthy": "1f9d5b",
+}
 _PLACEHOLDER = re.compile(r"\{(\w+)[^{}]*\}")
 _FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*[a-z0-9]")
 
@@ -36,6 +45,20 @@ def of_engine(incident: IncidentBody) -> str:
     """What follows a server's name where the incident is about one engine of it."""
     engine = incident.labels.get("engine", "")
     return f", engine {engine}" if engine else ""
+
+
+def lead_title(target: TargetBody) -> str:
+    """The title of what leads; empty where nothing does."""
+    return next((each.title for each in target.incidents if each.key == target.lead_key), "")
+
+
+def icon(mood: str) -> str:
+    """The page's icon as a data URL: a disc in the colour of the verdict or severity."""
+    colour = _ICON_COLOURS.get(mood.strip(), "737d8c")
+    return (
+        "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+        f"%3Ccircle cx='8' cy='8' r='7' fill='%23{colour}'/%3E%3C/svg%3E"
+    )
 
 
 def brief(items: Sequence[str]) -> str:
