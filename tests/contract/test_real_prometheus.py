@@ -57,6 +57,8 @@ def sick(errors: int) -> Figures:
     return Figures(
         reload_successful=False,
         reloaded_at=time.time(),
+        cycle_seconds={"chat": 0.01},
+        skipped_cycles={"chat": 0},
         notifications=(Statistics("http://am:9093", 10 * errors, errors, errors, 9000, 10_000),),
     )
 

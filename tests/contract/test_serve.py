@@ -1,5 +1,6 @@
 """The service as people run it, with a real Alertmanager and a webhook: killed, restarted, and ended."""
 
+import platform
 import signal
 import sys
 import threading
@@ -117,6 +118,8 @@ def test_a_kill_a_restart_and_an_orderly_end_page_nobody_twice_and_resolve_nothi
             assert alert["labels"] == {
                 "alertname": "VllmQueue",
                 "engine": "0",
+                # The target's address is that of this machine, so the alert says which one.
+                "instance": platform.node(),
                 "model_name": "m",
                 "rule": "queue",
                 "severity": "critical",

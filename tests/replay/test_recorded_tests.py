@@ -132,8 +132,15 @@ def test_the_command_runs_them_on_the_recordings_beside_the_rules(
     monkeypatch.setenv("WATCHDOG_RULES__ALLOW_UNTESTED", "true")
     rules_of(tmp_path, f"{QUEUE}, expect: leads")
     ended = command(capsys, "rules", "test", tmp_path)
+    assert (
+        "1 of the tests point at recordings and did not run; --recordings DIR says where those are"
+        in ended.err
+    )
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    ended = command(capsys, "rules", "test", tmp_path, "--recordings", empty)
     assert ended.code == 1
-    assert f"there is no recording seqs-limited in {tmp_path / 'recordings'}" in ended.out
+    assert f"there is no recording seqs-limited in {empty}" in ended.out
     (tmp_path / "recordings").symlink_to(RECORDINGS)
     assert command(capsys, "rules", "test", tmp_path).out == "pass  queue: one\n1 of 1 tests pass\n"
     assert command(capsys, "rules", "test", tmp_path, "--recordings", RECORDINGS).code == 0

@@ -141,7 +141,7 @@ def run_tests(
         say(f"{len(results) - len(failed)} of {len(results)} tests pass")
     if skipped:
         complain(
-            f"{skipped} tests point at recordings and did not run; --recordings DIR says where those are"
+            f"{skipped} of the tests point at recordings and did not run; --recordings DIR says where those are"
         )
     for each in untested:
         complain(f"{each}, and is refused until it has")
