@@ -36,6 +36,7 @@ DOCUMENTS = (
     "docs/writing-a-rule.md",
     "docs/rule-keys.md",
     "docs/prometheus-and-alertmanager.md",
+    "docs/lab.md",
     "docs/probing.md",
     "docs/sizing.md",
     "docs/from-a-prometheus.md",

@@ -34,6 +34,7 @@ COMMANDS = {
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
     "rules": "Lists, shows, explains, tests, checks and scores rules.",
     "probe": "Asks a server a few small things on purpose: is it alive, what is slow, does its prefix cache work.",
+    "lab": "Exercises that teach and prove a set-up: shared prefix, a long prompt among streams, a sweep to the knee.",
     "size": "Says what a model takes on a GPU, what fits at once, how fast it can be, and where a server's load leads.",
     "signals": "Lists every signal that a rule may name: its unit, its meaning, and its value now.",
     "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",

@@ -96,7 +96,7 @@ def probe(  # noqa: PLR0913, PLR0917 - one option each
     mine = _prompts(prompts) if prompts else []
     budget = Budget(max_requests, max_tokens, max_waiting)
     [target] = settings.targets
-    key = _Key(key_file, key_variable)
+    key = Key(key_file, key_variable)
     with closing(Fetcher(key.onto(target.endpoint()), limits_of(settings, target.name))) as fetcher:
         info = fetcher.server_info()
         served = model or next(iter(info.models), None)
@@ -125,7 +125,7 @@ def probe(  # noqa: PLR0913, PLR0917 - one option each
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Key:
+class Key:
     """Where the server's key comes from: a file, an environment variable, or the target's own settings."""
 
     file: Path | None

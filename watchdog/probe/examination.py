@@ -231,8 +231,12 @@ class Examination:
 
     def _prompt(self, tokens: int) -> str:
         """A prompt of about so many tokens that begins like no other, so that no cache holds it."""
-        words = max(1, round(tokens / self._tokens_a_word))
-        return " ".join(self._chance.choice(_WORDS) for _ in range(words))
+        return words_of(self._chance, tokens / self._tokens_a_word)
+
+
+def words_of(chance: random.Random, count: float) -> str:
+    """So many common words by chance, one at least."""
+    return " ".join(chance.choice(_WORDS) for _ in range(max(1, round(count))))
 
 
 def median_gap(stream: Streamed) -> float | None:
