@@ -1,6 +1,6 @@
 """History: windows, resets, series that come late, bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isnan
 
 import pytest
@@ -11,7 +11,16 @@ from tests.pages import LABELS, history_of, line, page
 from watchdog.history.history import MOST_FRAMES, MOST_VALUES, History, Reset
 from watchdog.history.layout import MOST_ENGINES, Selector
 from watchdog.history.names import wanted
-from watchdog.history.span import Span, life_span, now_span, recent_span, span_between
+from watchdog.history.span import (
+    ENOUGH_REQUESTS,
+    WIDEST_SECONDS,
+    Span,
+    life_span,
+    now_span,
+    recent_span,
+    request_span,
+    span_between,
+)
 from watchdog.model import Subject
 from watchdog.scrape.exposition import SeriesCache, parse
 
@@ -328,3 +337,73 @@ def test_a_new_process_is_a_new_life_of_the_target_and_of_every_engine() -> None
     resets = [history.append(parse(text(at).encode(), cache), float(at)) for at in range(0, 121, 5)]
     assert [reset for each in resets for reset in each] == [Reset("", "", 60), Reset("m", "0", 60)]
     assert history.epoch("", "") == history.epoch("m", "0") == 60
+
+
+FIRST = Selector("vllm:time_to_first_token_seconds_count")
+
+
+def coming(times: Sequence[float], until: float) -> History:
+    """An engine on which requests get their first token at these times, scraped each 5 s."""
+    return history_of(
+        (at, page(time_to_first_token_seconds_count=float(sum(one <= at for one in times))))
+        for at in range(0, int(until) + 1, 5)
+    )
+
+
+def widened(times: Sequence[float], until: float) -> Span | None:
+    now = now_span(coming(times, until), ENGINE)
+    return request_span(now, FIRST)
+
+
+def test_where_few_requests_come_the_window_of_requests_holds_ten_of_them() -> None:
+    span = widened([10.0 * step for step in range(1, 40)], 300)
+    assert span is not None
+    assert (span.seconds, span.increase(FIRST)) == (95, 10)
+
+
+def test_where_many_come_or_none_any_more_it_is_that_of_now() -> None:
+    dense, over = [float(step) for step in range(1, 300)], [10.0 * step for step in range(1, 27)]
+    for times in (dense, over):
+        span = widened(times, 300)
+        assert span is not None
+        assert span.seconds == 30
+
+
+def test_it_widens_to_three_minutes_and_not_beyond_a_restart() -> None:
+    rare = widened([29.0 * step for step in range(1, 20)], 300)
+    assert rare is not None
+    assert rare.seconds == WIDEST_SECONDS
+    young = widened([250.0, 290.0], 300)
+    assert young is not None
+    assert young.seconds == WIDEST_SECONDS
+    times = [10.0 * step for step in range(1, 40)]
+    history = history_of(
+        (
+            at,
+            page(
+                time_to_first_token_seconds_count=float(sum(240 * (at >= 240) < one <= at for one in times))
+            ),
+        )
+        for at in range(0, 301, 5)
+    )
+    again = request_span(now_span(history, ENGINE), FIRST)
+    assert again is not None
+    assert again.frames[0].at == 240
+
+
+@given(
+    st.lists(st.floats(0, 300), max_size=60).map(sorted),
+    st.integers(40, 300),
+)
+def test_it_never_lacks_what_the_window_of_now_holds_nor_takes_more_than_it_needs(
+    times: list[float], until: int
+) -> None:
+    now = now_span(coming(times, until), ENGINE)
+    span = request_span(now, FIRST)
+    assert now is not None
+    assert span is not None
+    assert span.frames[-1] is now.frames[-1]
+    assert now.seconds <= span.seconds <= max(WIDEST_SECONDS, now.seconds)
+    if span.seconds > now.seconds:
+        shorter = Span(span.history, span.frames[1:], ENGINE).increase(FIRST)
+        assert shorter is None or shorter < ENOUGH_REQUESTS

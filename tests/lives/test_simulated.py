@@ -376,3 +376,21 @@ def test_a_second_incident_of_another_kind_is_named_too() -> None:
     assert told.leads(END - 5, END)[0] in causes
     assert "engine-stalled" in told.leads(600, 660)
     assert told.alarms(told.calm_from(END) + 120, 600) == set()
+
+
+def test_prompts_that_no_longer_begin_alike_are_named_at_a_request_every_ten_seconds() -> None:
+    requests = at_rate(0.1, 0, 750, 6000, 150)
+    earlier = [one for one in requests if one.arrival < 500]
+    later = [one for one in requests if one.arrival >= 500]
+    told = seen([Engine(SMALL, [*sharing(earlier, 1.0, 2048), *sharing(later, 0.0, 2048)])], 900)
+    assert told.alarms(0, 500) == set()
+    assert told.leads(600, 750).count("prefix-cache-ineffective") >= 0.6 * 30
+    assert told.alarms(850) == set()
+    [cause] = {
+        incident.cause
+        for at, snapshot, _ in told.snapshots
+        if 655 <= at < 660
+        for incident in snapshot.firing
+        if incident.key.rule == "prefix-cache-ineffective"
+    }
+    assert "prompt tokens looked up in the last" in cause

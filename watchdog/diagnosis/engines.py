@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from watchdog.history.archive import ArchiveError, Life, Unpacked, pack, unpack
 from watchdog.history.history import History
-from watchdog.history.span import life_span, now_span, recent_span
+from watchdog.history.span import life_span, now_span, recent_span, request_span
 from watchdog.history.stretches import Stretches
 from watchdog.model import EnginePast, Subject
-from watchdog.signals.catalogue import REMEMBERED, REQUEST_RATE, Signals, remembered
+from watchdog.signals.catalogue import FIRST_TOKENS, REMEMBERED, REQUEST_RATE, Signals, remembered
 from watchdog.signals.functions import View
 from watchdog.signals.past import Past
 
@@ -68,11 +68,14 @@ class Engines:
 
     def signals(self, subject: Subject, facts: Mapping[str, float]) -> Signals:
         """The signals of one engine, or of the whole target, on the newest page."""
+        now = now_span(self._history, subject)
+        requests = request_span(now, FIRST_TOKENS)
         view = View(
-            window=now_span(self._history, subject),
+            window=now,
             recent=recent_span(self._history, subject),
             life=life_span(self._history, subject),
             facts=facts,
+            requests=None if requests is now else requests,
         )
         return Signals(view, self._past(subject))
 

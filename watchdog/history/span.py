@@ -17,6 +17,11 @@ NOW_SECONDS = 30.0
 RECENT_SECONDS = 15.0
 
 
+# So many requests say what is usual now; where fewer came in the window of now it widens, up to three minutes.
+ENOUGH_REQUESTS = 10.0
+WIDEST_SECONDS = 180.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
     """Consecutive frames of one engine, the last one included; `history` resolves series that came later."""
@@ -188,6 +193,26 @@ def now_span(history: History, subject: Subject) -> Span | None:
         first += 1
     span = Span(history, history.frames[first:], subject)
     return span if span.seconds >= NOW_SECONDS / 2 else None
+
+
+def request_span(now: Span | None, first_tokens: Selector) -> Span | None:
+    """The window of figures per request: that of now, or where few came the shortest that holds enough of them.
+
+    It widens only while requests come: once the window of now has none, what was before it is over.
+    """
+    grown = None if now is None else now.increase(first_tokens)
+    if now is None or grown is None or not 1 <= grown < ENOUGH_REQUESTS:
+        return now
+    history, subject = now.history, now.subject
+    begin = _begin(history, subject)
+    if begin is None:
+        return now
+    last = len(history.frames) - len(now.frames)
+    first = max(begin, bisect_left(history.times, history.times[-1] - WIDEST_SECONDS))
+    least = now.total(now.frames[-1], first_tokens) - ENOUGH_REQUESTS
+    while last > first and not now.total(history.frames[last], first_tokens) <= least:
+        last -= 1
+    return Span(history, history.frames[last:], subject)
 
 
 def recent_span(history: History, subject: Subject) -> Span | None:

@@ -44,6 +44,7 @@ from watchdog.signals.functions import (
     names_in_window,
     newest,
     newest_label,
+    per_request,
     quantile,
     rate,
     ratio,
@@ -54,6 +55,7 @@ from watchdog.signals.functions import (
     slope,
     time_share_above,
     whole_steps,
+    widened_window_seconds,
     window_seconds,
 )
 from watchdog.signals.past import BASELINE, LOWEST, Past
@@ -341,6 +343,12 @@ SIGNALS = (
     Signal("window_seconds", "s", "Length of the window that was seen.",
            window_seconds().without_promql("in PromQL the window is what you write, not what was seen")),
     Signal("first_tokens", "requests", "Requests that got their first token.", increase(FIRST_TOKENS)),
+    Signal("request_window_first_tokens", "requests",
+           "The same over the window of figures per request, which widens to up to three minutes where under ten came.",
+           increase(FIRST_TOKENS)),
+    Signal("widened_window_seconds", "s",
+           "Length of the window of figures per request where it is wider than that of now; else unknown.",
+           widened_window_seconds()),
     Signal("first_tokens_per_second", "1/s", "First tokens a second.", rate(FIRST_TOKENS)),
     Signal("first_tokens_lasting_per_second", "1/s",
            "First tokens a second in the weakest third of the window: a short burst leaves it low.",
@@ -497,7 +505,26 @@ SIGNALS = (
 )
 # fmt: on
 
-CATALOGUE: Mapping[str, Signal] = MappingProxyType({signal.name: signal for signal in SIGNALS})
+_PER_REQUEST = frozenset(
+    name
+    for group in (
+        "request_window_first_tokens prompt_tokens_per_first_token computed_prompt_tokens_per_request",
+        "prompt_tokens_mean prompt_tokens_p50 output_tokens_mean prefix_hit_ratio",
+        "prefix_queries_tokens prefix_hit_tokens prefix_cached_tokens local_cache_hit_tokens",
+        "external_queries_tokens external_hit_tokens",
+        "ttft_mean_seconds ttft_p50_seconds queue_mean_seconds prefill_mean_seconds",
+        "prefill_ttft_ratio queue_ttft_ratio e2e_mean_seconds e2e_p50_seconds",
+    )
+    for name in group.split()
+)
+"""What says how requests are, not how many there are or what happens now: its window widens where few came."""
+
+CATALOGUE: Mapping[str, Signal] = MappingProxyType(
+    {
+        one.name: replace(one, formula=per_request(one.formula)) if one.name in _PER_REQUEST else one
+        for one in SIGNALS
+    }
+)
 
 
 REMEMBERED = tuple(

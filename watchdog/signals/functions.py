@@ -36,7 +36,8 @@ class View:
     """What a formula may look at; a part is None (or absent) where too little was seen.
 
     `window` is now, `recent` its last 15 s, `life` all remembered frames of the engine's present life. `past` looks
-    up by name what a signal was before, `facts` holds by name what was learned beside the page.
+    up by name what a signal was before, `facts` holds by name what was learned beside the page. `requests` is the
+    window of figures per request where it is wider than that of now, else None.
     """
 
     window: Span | None = None
@@ -44,6 +45,7 @@ class View:
     life: Span | None = None
     past: Mapping[str, Lookup] = field(default_factory=dict)
     facts: Mapping[str, float] = field(default_factory=dict)
+    requests: Span | None = None
 
     def over(self, span: Span) -> "View":
         """The same engine over another stretch of its history; the facts are those of now."""
@@ -633,6 +635,24 @@ def leading_above(formulas: Sequence[Formula], least: float) -> Formula:
         return float(sum(1 for _ in takewhile(lambda one: (one.value(view) or 0.0) >= least, formulas)))
 
     return Formula(value, formulas[0].reads, NoPromQL("It is counted until one does not reach it."))
+
+
+def per_request(formula: Formula) -> Formula:
+    """A formula over the window of figures per request, which widens where few came."""
+
+    def value(view: View) -> float | None:
+        return formula.value(view if view.requests is None else view.over(view.requests))
+
+    return replace(formula, value=value)
+
+
+def widened_window_seconds() -> Formula:
+    """The length of the window of figures per request where it is wider than that of now."""
+
+    def value(view: View) -> float | None:
+        return None if view.requests is None else view.requests.seconds
+
+    return Formula(value, frozenset(), NoPromQL("in PromQL the window is what you write, not what was seen"))
 
 
 def lately(formula: Formula) -> Formula:
