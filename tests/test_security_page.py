@@ -79,7 +79,11 @@ FIXED = {
     "time to send its body": seconds(process.BODY_SECONDS),
     "time a connection may be idle": seconds(process.KEEP_ALIVE_SECONDS),
     "incidents in one answer": f"{api.MAX_LISTED:,}",
-    "alerts in one post of a caller": f"{receiver.ALERTS_AT_MOST:,}",
+    "alerts read of one post of a caller": f"{receiver.ALERTS_AT_MOST:,}",
+    "body of a post to `/alertmanager`, which Alertmanager never repeats when it is refused": size(
+        guard.STORM_BYTES
+    ),
+    "such posts beyond 1 MiB at once": f"{api.STORMS_AT_ONCE}",
     "`Authorization` header": characters(auth.MAX_HEADER_CHARACTERS),
     "settings": size(sources.KIND.max_bytes),
     "depth of settings": f"{sources.KIND.max_nesting}",

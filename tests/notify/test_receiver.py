@@ -300,7 +300,6 @@ def test_what_is_kept_of_an_alert_is_bounded() -> None:
             {"alerts": [{"labels": {}, "annotations": []}, {"labels": {}, "annotations": [1]}]},
             r"alerts\[1\].ann",
         ),
-        ({"alerts": [{"labels": {}}] * 1001}, "at most 1000 alerts"),
     ],
 )
 def test_what_is_no_payload_is_refused_with_its_place(payload: dict[str, Any], message: str) -> None:
@@ -349,3 +348,32 @@ def test_any_payload_is_taken_or_refused_and_nothing_else(payload: dict[str, Any
 def test_no_forward_counts_nothing() -> None:
     assert receiver().statistics() == ()
     assert str(Key("a", "b", "", "")) == "a/b/-/-"
+
+
+def test_a_storm_is_passed_on_whole_and_what_was_not_read_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    alerts = [{"labels": {"pod": "vllm-0", "n": str(n)}, "status": "firing"} for n in range(1500)]
+    with Inbox() as next_one:
+        inbox = receiver(forward_url=next_one.url)
+        answer = inbox.receive({**PAYLOAD, "alerts": alerts}, SNAPSHOTS, WALL)
+        [passed] = [post.json["alerts"] for post in next_one.posts]
+    assert (len(answer.alerts), len(passed), inbox.unread) == (1000, 1500, 500)
+    assert [each["labels"] for each in passed] == [each["labels"] for each in alerts]
+    assert all("vllm_watchdog_cause" in each["annotations"] for each in passed[:1000])
+    assert passed[1000:] == alerts[1000:]
+    assert [each.msg for each in caplog.records].count("alerts_unread") == 1
+
+
+@pytest.mark.parametrize("pod", ["vllm-0", "nobody"])
+@pytest.mark.parametrize("status", ["firing", "resolved"])
+def test_nobody_speaks_in_our_name(pod: str, status: str) -> None:
+    fake = {"vllm_watchdog_cause": "FAKE", "vllm_watchdog_new": "FAKE", "summary": "slow"}
+    alert = {"labels": {"pod": pod}, "status": status, "annotations": fake}
+    payload = {**PAYLOAD, "alerts": [alert] * 1001, "commonAnnotations": fake}
+    with Inbox() as next_one:
+        receiver(forward_url=next_one.url).receive(payload, SNAPSHOTS, WALL)
+        [post] = next_one.posts
+    assert b"FAKE" not in post.body
+    assert post.json["commonAnnotations"]["summary"] == "slow"
+    assert all(each["annotations"]["summary"] == "slow" for each in post.json["alerts"])

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 ALERTS_AT_MOST = 1000
 FORWARD_SECONDS = 8.0
+OWN_PREFIX = "vllm_watchdog_"
 _FORWARDS_AT_ONCE = 8
 _LABELS_KEPT = 32
 _CHARACTERS_KEPT = 256
@@ -102,6 +103,13 @@ class AlertReceiver:
         self._places = threading.BoundedSemaphore(_FORWARDS_AT_ONCE)
         self._sent = self._errors = 0
         self._last_error = ""
+        self._unread = 0
+
+    @property
+    def unread(self) -> int:
+        """How many alerts were passed on without being looked at, because too many came at once."""
+        with self._lock:
+            return self._unread
 
     def receive(self, payload: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float) -> Answer:
         """Keeps each alert of the payload with the diagnosis of now, passes it on, and says what was found.
@@ -111,6 +119,7 @@ class AlertReceiver:
         """
         alerts = _alerts(payload)
         answers = tuple(self._answer(alert, snapshots, wall) for alert in alerts)
+        self._note_unread(len(payload["alerts"]) - len(alerts))
         self._keep(answers)
         forwarded = None
         if self._settings.forward_url is not None:
@@ -128,6 +137,12 @@ class AlertReceiver:
             return ()
         with self._lock:
             return (Statistics("forward", self._sent, self._errors, 0, 0, 0, self._last_error),)
+
+    def _note_unread(self, count: int) -> None:
+        if count:
+            with self._lock:
+                self._unread += count
+            _log.warning("alerts_unread", extra={"count": count, "read": ALERTS_AT_MOST})
 
     def _answer(self, alert: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float) -> Received:
         labels: Mapping[str, str] = alert["labels"]
@@ -222,12 +237,14 @@ class _MeantTarget:
 
 
 def _alerts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The payload's alerts, as far as we rely on their form; unknown fields are nobody's fault."""
+    """The payload's first alerts, as far as we rely on their form; unknown fields are nobody's fault.
+
+    Alertmanager never repeats what is refused, so of a storm the rest goes unread rather than all of it be lost.
+    """
     alerts = payload.get("alerts")
     if not isinstance(alerts, list):
         raise PayloadError("alerts must be a list: this takes Alertmanager's webhook payload")
-    if len(alerts) > ALERTS_AT_MOST:
-        raise PayloadError(f"at most {ALERTS_AT_MOST} alerts are taken at once")
+    alerts = alerts[:ALERTS_AT_MOST]
     for position, alert in enumerate(alerts):
         if not isinstance(alert, dict) or not isinstance(alert.get("labels"), dict):
             raise PayloadError(f"alerts[{position}] must be an object with labels")
@@ -241,20 +258,32 @@ def _alerts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _enriched(
     payload: Mapping[str, Any], alerts: Sequence[Mapping[str, Any]], answers: Sequence[Received]
 ) -> bytes:
-    """The payload as it came, with our annotations on what fires, and on all where all share them."""
+    """The payload as it came, with our annotations on what fires, and on all where all share them.
+
+    Those are in our name: what comes with such a name from elsewhere is left out.
+    """
     added = [_annotations(answer) if answer.status == "firing" else {} for answer in answers]
+    unread = payload["alerts"][len(alerts) :]
+    added += [{} for _ in unread]
     common = set.intersection(*(set(each.items()) for each in added)) if added else set()
     fuller = dict(payload)
     fuller["alerts"] = [
-        {**alert, "annotations": {**(alert.get("annotations") or {}), **new}} if new else alert
-        for alert, new in zip(alerts, added, strict=True)
+        _annotated(alert, "annotations", new) for alert, new in zip([*alerts, *unread], added, strict=True)
     ]
-    if common and isinstance(payload.get("commonAnnotations"), dict):
-        fuller["commonAnnotations"] = {**payload["commonAnnotations"], **dict(sorted(common))}
+    fuller = _annotated(fuller, "commonAnnotations", dict(sorted(common)))
     try:
         return json.dumps(fuller, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError):
         raise PayloadError("the payload holds what JSON cannot say, or is nested too deeply") from None
+
+
+def _annotated(whole: Any, field: str, new: Mapping[str, str]) -> Any:
+    """Whole with these annotations and no others of our names; as it is where that changes nothing."""
+    known = (whole.get(field) or {}) if isinstance(whole, dict) else None
+    if not isinstance(known, dict) or (field not in whole and field == "commonAnnotations"):
+        return whole
+    foreign = {name: text for name, text in known.items() if not str(name).startswith(OWN_PREFIX)}
+    return {**whole, field: {**foreign, **new}} if new or len(foreign) < len(known) else whole
 
 
 def _annotations(answer: Received) -> dict[str, str]:

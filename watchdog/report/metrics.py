@@ -38,6 +38,8 @@ class Figures:
     cycle_errors: Mapping[str, int] = field(default_factory=dict)
     skipped_cycles: Mapping[str, int] = field(default_factory=dict)
     notifications: Sequence[Statistics] = ()
+    alerts_unread: int = 0
+    """Alerts of others that were passed on unread."""
     state_on_disk: bool | None = None
     """Whether incidents are kept on disk; None where no state directory is set."""
     canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -92,6 +94,9 @@ class WatchdogCollector(Collector):
         yield from self._own(figures)
         yield from _cycles(figures)
         yield from _notifications(figures.notifications)
+        unread = _Counter("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
+        unread.add((), figures.alerts_unread)
+        yield unread.family
         yield from _scrapes(snapshots)
         yield from _diagnoses(snapshots, self._source.fleet_incidents(), self._source.rules)
         yield from _reading_families([snapshot for snapshot in snapshots if snapshot.up])

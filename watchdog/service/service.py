@@ -142,6 +142,7 @@ class Service:
             canaries={watch.target.name: watch.canary.outcomes for watch in watches if watch.canary},
             skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
+            alerts_unread=self._receiver.unread,
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 

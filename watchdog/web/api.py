@@ -1,5 +1,6 @@
 """The HTTP API: every answer comes from the last snapshots, none makes us fetch anything."""
 
+import asyncio
 import json
 import re
 import time
@@ -49,12 +50,14 @@ from watchdog.signals.catalogue import described, signal_names
 from watchdog.text import clean_values, duration_seconds, nearest, one_line
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
-from watchdog.web.guard import Guard
+from watchdog.web.guard import STORM_BYTES, Guard
 from watchdog.web.pictures import lead_trend
 from watchdog.web.state import ServiceState
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LISTED = 1000
+# Bodies beyond the usual size that are read at the same time.
+STORMS_AT_ONCE = 4
 DAY_SECONDS = 86400.0
 
 
@@ -458,6 +461,8 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
             return error_response(500, "; ".join(faults), "reload_failed")
         return BodyResponse(ReloadBody(status="ok"))
 
+    storms = asyncio.BoundedSemaphore(STORMS_AT_ONCE)
+
     @app.post(
         "/alertmanager",
         summary="Alertmanager's webhook",
@@ -475,7 +480,8 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         """Keeps the alerts, and answers with the diagnosis of the targets that their labels mean."""
         if not settings.receiver.enabled:
             raise HTTPException(404, "the receiver is off; set receiver.enabled")
-        payload = await _json_object(request, settings.web.max_body_bytes)
+        body = await _body(request, settings.web.max_body_bytes, storms)
+        payload = _json_object(body)
         try:
             answer = await run_in_threadpool(state.receive, payload)
         except ValueError as error:
@@ -510,7 +516,7 @@ _WEBHOOK = {
                 "properties": {
                     "alerts": {
                         "type": "array",
-                        "maxItems": ALERTS_AT_MOST,
+                        "description": f"The first {ALERTS_AT_MOST} are read, all are passed on.",
                         "items": {
                             "type": "object",
                             "required": ["labels"],
@@ -527,19 +533,38 @@ _WEBHOOK = {
 }
 
 
-async def _json_object(request: Request, max_bytes: int) -> Mapping[str, Any]:
-    """The body as a JSON object; raises HTTPException (413, 415, 422)."""
+async def _body(request: Request, max_bytes: int, storms: asyncio.BoundedSemaphore) -> bytes:
+    """The body of a webhook; raises HTTPException (413, 415, 503).
+
+    Alertmanager never repeats what it is answered 413 to, so a storm of alerts may have more, few at a time.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Also keeps other sites' forms out: they cannot send this type.
         raise HTTPException(415, "the content type must be application/json")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise HTTPException(413, f"a request body may have {max_bytes} bytes at most")
+    is_storm = False
     try:
-        payload = clean_values(json.loads(bytes(body), parse_constant=_no_constant))
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max(max_bytes, STORM_BYTES):
+                raise HTTPException(
+                    413, f"a request body may have {STORM_BYTES} bytes at most; set max_alerts"
+                )
+            if len(body) > max_bytes and not is_storm:
+                if storms.locked():
+                    raise HTTPException(503, "too many large bodies are being read; send it again later")
+                is_storm = await storms.acquire()
+    finally:
+        if is_storm:
+            storms.release()
+    return bytes(body)
+
+
+def _json_object(body: bytes) -> Mapping[str, Any]:
+    """The body as a JSON object; raises HTTPException (422)."""
+    try:
+        payload = clean_values(json.loads(body, parse_constant=_no_constant))
     except (ValueError, RecursionError):
         raise HTTPException(422, "the body is not valid JSON") from None
     if not isinstance(payload, dict):

@@ -17,6 +17,9 @@ from watchdog.web.auth import Door
 MAX_QUERY_BYTES = 4096
 MAX_PATH_CHARACTERS = 4096
 
+# What Alertmanager may send in one post: it gives up for good what it is answered 413 to.
+STORM_PATH = "/alertmanager"
+STORM_BYTES = 8 * 1024 * 1024
 # Names that no stranger can register, so no page on the web can be made to point them at us.
 _PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".svc")
 
@@ -91,7 +94,7 @@ class Guard:
             return error_response(refusal.status, refusal.message, headers=challenge)
         if scope["method"] not in {"GET", "HEAD"} and self._is_from_other_site(scope["method"], headers):
             return error_response(403, "a page of another site must not make this request", "cross_site")
-        return self._size_refusal(headers)
+        return self._size_refusal(scope["path"], headers)
 
     def _is_from_other_site(self, method: str, headers: Mapping[str, str]) -> bool:
         """Browsers say so; without this a stranger's page could post with the credentials a browser remembers.
@@ -106,11 +109,12 @@ class Guard:
             return False
         return not self._hosts.is_own_origin(origin, headers.get("host", ""))
 
-    def _size_refusal(self, headers: Mapping[str, str]) -> ASGIApp | None:
+    def _size_refusal(self, path: str, headers: Mapping[str, str]) -> ASGIApp | None:
+        most = max(self._max_body_bytes, STORM_BYTES) if path == STORM_PATH else self._max_body_bytes
         length = headers.get("content-length", "0")
-        if length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= self._max_body_bytes:
+        if length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= most:
             return None
-        return error_response(413, f"a request body may have {self._max_body_bytes} bytes at most")
+        return error_response(413, f"a request body may have {most} bytes at most")
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
