@@ -75,7 +75,7 @@ FIXED = {
     "targets that may hang at once before others wait": f"{walkers.MAX_HELD_UP}",
     "query": f"{guard.MAX_QUERY_BYTES:,} bytes",
     "path": characters(guard.MAX_PATH_CHARACTERS),
-    "time to send the head of a request": seconds(process.HEAD_SECONDS),
+    "time to send the head of a request, and for a TLS handshake": seconds(process.HEAD_SECONDS),
     "time to send its body": seconds(process.BODY_SECONDS),
     "time a connection may be idle": seconds(process.KEEP_ALIVE_SECONDS),
     "incidents in one answer": f"{api.MAX_LISTED:,}",

@@ -4,9 +4,11 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 import requests
+import trustme
 from fastapi import FastAPI, Request
 
 from tests.waiting import until
@@ -58,6 +60,26 @@ def is_closed_within(peer: socket.socket, seconds: float) -> bool:
 def test_a_client_that_sends_nothing_is_hung_up_on(port: int) -> None:
     with connect(port) as peer:
         assert is_closed_within(peer, 10 * HEAD_SECONDS)
+
+
+def test_a_client_that_never_shakes_hands_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "HEAD_SECONDS", HEAD_SECONDS)
+    own = tmp_path / "own.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(own))
+    web = WebSettings(port=0, tls_cert_file=own, tls_key_file=own)
+    listener = listen(web)
+    number = listener.getsockname()[1]
+    server = WebServer(FastAPI(), web, listener)
+    server.start()
+    try:
+        with connect(number) as silent, connect(number) as half:
+            half.sendall(b"\x16\x03\x01")
+            assert is_closed_within(silent, 20)
+            assert is_closed_within(half, 20)
+    finally:
+        server.stop()
 
 
 def test_a_client_that_drips_its_head_is_hung_up_on(port: int) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -177,6 +178,14 @@ class RestingServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends = asyncio.Event()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen; a TLS handshake has as long as a head has, and no minute of a descriptor."""
+        if self.config.is_ssl:
+            loop = asyncio.get_running_loop()
+            patient = loop.create_server
+            loop.create_server = partial(patient, ssl_handshake_timeout=HEAD_SECONDS)  # type: ignore[method-assign]
+        await super().startup(sockets)
+
     async def main_loop(self) -> None:
         """Rests until it is to end."""
         self._loop = asyncio.get_running_loop()
@@ -199,6 +208,8 @@ class WebServer:
     def __init__(self, app: FastAPI, web: WebSettings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            # The handshake gets its deadline by way of it.
+            loop="asyncio",
             http=PunctualProtocol,
             ws="none",
             log_config=None,
