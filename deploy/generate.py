@@ -1,16 +1,24 @@
 """Writes the files under deploy/ that repeat another one: `python deploy/generate.py [--check]`.
 
-One source each: alert rules in deploy/prometheus/rules.yaml, dashboards in deploy/grafana.
+One source each: alert rules in deploy/prometheus/rules.yaml, dashboards in deploy/grafana, the keys of the settings in
+watchdog/settings.
 """
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
+from typing import Any
+
+from watchdog.settings.model import Settings
 
 DEPLOY = Path(__file__).resolve().parent
 RULES = DEPLOY / "prometheus" / "rules.yaml"
 DASHBOARDS = DEPLOY / "grafana"
 CHART_FILES = DEPLOY / "helm" / "vllm-watchdog" / "files"
+
+VALUES_SCHEMA = DEPLOY / "helm" / "vllm-watchdog" / "values.schema.json"
 
 PRINTED_FROM = "# Made from deploy/prometheus/rules.yaml by deploy/generate.py: change that file.\n"
 PROMETHEUS_RULE = """\
@@ -37,7 +45,34 @@ def wanted() -> dict[Path, str]:
     }
     for dashboard in sorted(DASHBOARDS.glob("*.json")):
         files[CHART_FILES / dashboard.name] = dashboard.read_text(encoding="utf-8")
+    files[VALUES_SCHEMA] = values_schema()
     return files
+
+
+def values_schema() -> str:
+    """The schema of the chart's values, in which a key of the settings that does not exist is refused."""
+    schema = json.loads(VALUES_SCHEMA.read_text(encoding="utf-8"))
+    settings = Settings.model_json_schema()
+    known = _keys(settings, settings["$defs"])
+    schema["properties"]["config"] = known
+    sidecar = schema["properties"]["sidecar"]["properties"]
+    sidecar["config"] = known
+    sidecar["target"] = known["properties"]["targets"]["items"]
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Which keys there are, and no more: what a value may be, and how else it may be written, the settings know."""
+    if "$ref" in schema:
+        return _keys(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "properties" in schema:
+        properties = {name: _keys(each, definitions) for name, each in schema["properties"].items()}
+        return {"properties": properties, "additionalProperties": False}
+    if "items" in schema:
+        return {"items": _keys(schema["items"], definitions)}
+    if isinstance(schema.get("additionalProperties"), dict):
+        return {"additionalProperties": _keys(schema["additionalProperties"], definitions)}
+    return {}
 
 
 def stale(files: dict[Path, str]) -> list[Path]:

@@ -220,3 +220,126 @@ def test_another_chart_can_take_the_sidecar_from_ours(
     patch = yaml.safe_load(sidecar_patch(programs, chart))["spec"]["template"]["spec"]
     assert pod["initContainers"] == patch["initContainers"]
     assert pod["volumes"] == patch["volumes"]
+
+
+def the_pod(objects: list[Object]) -> Any:
+    return named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]["spec"]
+
+
+def test_openshift_gives_its_own_ids(programs: Programs, chart: Path, root: Path) -> None:
+    asked = ("--api-versions", "security.openshift.io/v1", "--set", "sidecar.enabled=true")
+    for arguments in (asked, ("--set", "openshift=true,sidecar.enabled=true")):
+        text = programs.template(chart, *arguments)
+        assert "runAsUser" not in text
+        assert the_pod(read(text))["securityContext"] == {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    assert "runAsUser: 65532" in programs.template(chart, *asked, "--set", "openshift=false")
+    overlay = root / "deploy" / "kubernetes" / "examples" / "fleet-on-openshift"
+    assert "runAsUser" not in programs.kustomize(overlay)
+
+
+def test_a_security_context_of_ones_own_is_merged_over_ours(programs: Programs, chart: Path) -> None:
+    pod = the_pod(
+        read(
+            programs.template(
+                chart, "--set", "podSecurityContext.runAsUser=1000,securityContext.privileged=false"
+            )
+        )
+    )
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (1000, 65532)
+    assert pod["containers"][0]["securityContext"]["privileged"] is False
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_port_in_the_settings_moves_all_that_speaks_of_it(programs: Programs, chart: Path) -> None:
+    switches = "networkPolicy.enabled=true,sidecar.enabled=true,sidecar.config.web.port=1235"
+    objects = read(programs.template(chart, "--set", f"config.web.port=1234,{switches}"))
+    [container] = the_pod(objects)["containers"]
+    assert container["ports"] == [{"name": "watchdog", "containerPort": 1234}]
+    assert {"name": "WATCHDOG_WEB__PORT", "value": "1234"} in container["env"]
+    assert {
+        probe["httpGet"]["port"] for probe in (container["livenessProbe"], container["readinessProbe"])
+    } == {"watchdog"}
+    policies = of_kind(objects, "NetworkPolicy")
+    ports = [each["spec"]["ingress"][-1]["ports"] for each in policies]
+    assert sorted(port["port"] for each in ports for port in each) == [1234, 1235]
+    patch = named(objects, "ConfigMap", "vllm-watchdog-sidecar-patch")["data"]["patch.yaml"]
+    assert "containerPort: 1235" in patch
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("config.web.prot=1", "prot"),
+        ("config.targets[0].slos.ttft_p95_seconds=1", "slos"),
+        ("config.alertmanager.url=x", "url"),
+        ("sidecar.target.gpus=1", "gpus"),
+        ("sidecar.config.web.prot=1", "prot"),
+    ],
+)
+def test_a_misspelt_setting_is_refused(programs: Programs, chart: Path, value: str, key: str) -> None:
+    with pytest.raises(AssertionError, match=f"'{key}' not allowed"):
+        programs.template(chart, "--set", value)
+
+
+def test_settings_may_be_written_in_every_form_that_the_service_takes(
+    programs: Programs, chart: Path
+) -> None:
+    short = "config.targets={vllm-0:8000},config.scrape.interval_seconds=5s,config.webhooks={http://hook/x}"
+    assert "vllm-0:8000" in programs.template(chart, "--set", short)
+
+
+@pytest.mark.parametrize(
+    ("values_", "kind", "url"),
+    [
+        ("ingress.enabled=true,ingress.hosts={w.example.com}", "Ingress", "http://w.example.com"),
+        (
+            "ingress.enabled=true,ingress.hosts={w.example.com},ingress.tls[0].secretName=w",
+            "Ingress",
+            "https://w.example.com",
+        ),
+        (
+            "httpRoute.enabled=true,httpRoute.hostnames={w.example.com},httpRoute.parentRefs[0].name=g",
+            "HTTPRoute",
+            "https://w.example.com",
+        ),
+    ],
+)
+def test_what_publishes_it_gives_alerts_their_address(
+    programs: Programs, chart: Path, values_: str, kind: str, url: str
+) -> None:
+    objects = read(programs.template(chart, "--set", values_))
+    assert len(of_kind(objects, kind)) == 1
+    env = {each["name"]: each.get("value") for each in the_pod(objects)["containers"][0]["env"]}
+    assert env["WATCHDOG_WEB__EXTERNAL_URL"] == url
+    assert "w.example.com" in str(env["WATCHDOG_WEB__ALLOWED_HOSTS"])
+    own = read(programs.template(chart, "--set", f"{values_},config.web.external_url=https://other"))
+    env = {each["name"]: each.get("value") for each in the_pod(own)["containers"][0]["env"]}
+    assert env["WATCHDOG_WEB__EXTERNAL_URL"] == "https://other"
+
+
+def test_extras_of_a_site_have_their_place(programs: Programs, chart: Path, tmp_path: Path) -> None:
+    given = {
+        "commonLabels": {"team": "ml"},
+        "extraArgs": ["--log-level", "debug"],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+        "networkPolicy": {"enabled": True, "extraEgress": [{"ports": [{"port": 443}]}]},
+        "serviceMonitor": {"enabled": True, "scrapeTimeout": "5s", "relabelings": [{"targetLabel": "a"}]},
+        "podMonitor": {"enabled": True, "scrapeTimeout": "5s", "relabelings": [{"targetLabel": "a"}]},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(given))
+    objects = read(programs.template(chart, "--values", tmp_path / "values.yaml"))
+    assert {each["metadata"]["labels"]["team"] for each in objects} == {"ml"}
+    pod = the_pod(objects)
+    assert pod["containers"][0]["args"] == ["serve", "--log-level", "debug"]
+    assert {"name": "ca", "mountPath": "/ca"} in pod["containers"][0]["volumeMounts"]
+    assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]
+    [policy] = of_kind(objects, "NetworkPolicy")
+    assert policy["spec"]["egress"][-1] == {"ports": [{"port": 443}]}
+    [endpoint] = of_kind(objects, "ServiceMonitor")[0]["spec"]["endpoints"]
+    assert (endpoint["scrapeTimeout"], endpoint["relabelings"]) == ("5s", [{"targetLabel": "a"}])
+    for item in objects:
+        validate(item)

@@ -14,7 +14,14 @@ from watchdog.web.guard import Hosts
 from .objects import Object, containers, named, of_kind, pod_templates, read, validate
 from .programs import Programs
 
-FOLDERS = ("base", "vllm", "examples/sidecar", "examples/fleet", "examples/fleet-with-token")
+FOLDERS = (
+    "base",
+    "vllm",
+    "examples/sidecar",
+    "examples/fleet",
+    "examples/fleet-with-token",
+    "examples/fleet-on-openshift",
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import typer
 
 from watchdog.cli.console import say
 from watchdog.cli.namesake import refuse_namesake
-from watchdog.cli.serve import PortOption, leave, serve_until_told
+from watchdog.cli.serve import HostOption, PortOption, leave, serve_until_told
 from watchdog.model import Snapshot
 from watchdog.replay.demo_server import CALM_SECONDS, demo_server
 from watchdog.service.service import Service
@@ -23,6 +23,7 @@ _LOOK_SECONDS = 1.0
 
 @app.command(epilog="Example:\n\n  vllm-watchdog demo --port 9000")
 def demo(
+    host: HostOption = None,
     port: PortOption = None,
     log_level: Annotated[
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
@@ -37,7 +38,7 @@ def demo(
     with demo_server() as server:
 
         def settings() -> Settings:
-            overrides = {"targets": [{"name": "demo", "url": server.url}], "web.port": port}
+            overrides = {"targets": [{"name": "demo", "url": server.url}], "web.host": host, "web.port": port}
             return load(None, {**overrides, "log.level": log_level}, os.environ)
 
         def tell(address: str, service: Service) -> None:

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False)
 
+HostOption = Annotated[
+    str | None, typer.Option(help="Address to answer on; 127.0.0.1 if not set.", show_default=False)
+]
 PortOption = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port to answer on; 9847 if not set.", show_default=False)
 ]
@@ -37,9 +40,7 @@ def serve(
         list[str] | None,
         typer.Option("--target", metavar="URL", help="A server to watch; may be given again."),
     ] = None,
-    host: Annotated[
-        str | None, typer.Option(help="Address to answer on; 127.0.0.1 if not set.", show_default=False)
-    ] = None,
+    host: HostOption = None,
     port: PortOption = None,
     interval: Annotated[
         float | None,
@@ -99,6 +100,13 @@ def serve_until_told(
             log.warning(
                 "no_targets",
                 extra={"note": "nothing is watched: give --target URL, or targets in the settings"},
+            )
+        if settings.web.external_url is None and (settings.alertmanager.urls or settings.webhooks):
+            log.warning(
+                "no_external_url",
+                extra={
+                    "note": "alerts link to nowhere: set web.external_url to the address that people open"
+                },
             )
         for warning in (*settings.warnings, *open_files_notes(len(names))):
             log.warning("settings", extra={"note": warning})

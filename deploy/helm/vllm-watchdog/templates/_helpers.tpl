@@ -28,6 +28,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: vllm-watchdog
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "vllm-watchdog.serviceAccountName" -}}
@@ -58,9 +61,60 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or .Values.rules .Values.existingRulesConfigMap }}yes{{ end }}
 {{- end }}
 
+{{/* The port in the settings where it stands there, else web.port. */}}
+{{- define "vllm-watchdog.port" -}}
+{{- dig "web" "port" .Values.web.port .Values.config }}
+{{- end }}
+
+{{- define "vllm-watchdog.sidecar.port" -}}
+{{- dig "web" "port" .Values.web.port .Values.sidecar.config }}
+{{- end }}
+
+{{/* What people open: as set, else the first host of the ingress or of the HTTPRoute. */}}
+{{- define "vllm-watchdog.externalUrl" -}}
+{{- $set := dig "web" "external_url" "" .Values.config }}
+{{- if $set }}
+{{- $set }}
+{{- else if and .Values.ingress.enabled .Values.ingress.hosts }}
+{{- printf "%s://%s" (ternary "https" "http" (not (empty .Values.ingress.tls))) (first .Values.ingress.hosts) }}
+{{- else if and .Values.httpRoute.enabled .Values.httpRoute.hostnames }}
+{{- printf "https://%s" (first .Values.httpRoute.hostnames) }}
+{{- end }}
+{{- end }}
+
+{{/* Names that callers may use: those set, and the hosts under which it is published. */}}
+{{- define "vllm-watchdog.allowedHosts" -}}
+{{- $hosts := .Values.web.allowedHosts }}
+{{- if .Values.ingress.enabled }}{{ $hosts = concat $hosts .Values.ingress.hosts }}{{ end }}
+{{- if .Values.httpRoute.enabled }}{{ $hosts = concat $hosts .Values.httpRoute.hostnames }}{{ end }}
+{{- $hosts | uniq | toJson }}
+{{- end }}
+
+{{/* OpenShift gives each project ids of its own, and refuses others. */}}
+{{- define "vllm-watchdog.fixedIds" -}}
+{{- $openshift := .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
+{{- if eq (toString .Values.openshift) "auto" }}{{ ternary "" "yes" $openshift }}
+{{- else }}{{ ternary "" "yes" (eq (toString .Values.openshift) "true") }}
+{{- end }}
+{{- end }}
+
+{{- define "vllm-watchdog.podSecurityContext" -}}
+{{- $given := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") }}
+{{- if include "vllm-watchdog.fixedIds" . }}
+{{- $given = merge $given (dict "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532) }}
+{{- end }}
+{{- toYaml (mergeOverwrite $given (deepCopy .Values.podSecurityContext)) }}
+{{- end }}
+
 {{- define "vllm-watchdog.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-capabilities:
-  drop: [ALL]
-readOnlyRootFilesystem: true
+{{- $given := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
+{{- toYaml (mergeOverwrite $given (deepCopy .Values.securityContext)) }}
+{{- end }}
+
+{{- define "vllm-watchdog.sidecar.securityContext" -}}
+{{- $given := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
+{{- if include "vllm-watchdog.fixedIds" . }}
+{{- $given = merge $given (dict "runAsUser" 65532 "runAsGroup" 65532) }}
+{{- end }}
+{{- toYaml (mergeOverwrite $given (deepCopy .Values.securityContext)) }}
 {{- end }}

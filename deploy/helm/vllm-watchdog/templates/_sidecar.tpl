@@ -29,9 +29,10 @@ docs/quickstart-sidecar.md has the whole of it.
       value: /etc/vllm-watchdog/config/watchdog.yaml
     - name: WATCHDOG_WEB__HOST
       value: 0.0.0.0
-    {{- if ne (int .Values.web.port) 9847 }}
+    {{- $port := include "vllm-watchdog.sidecar.port" . }}
+    {{- if ne $port "9847" }}
     - name: WATCHDOG_WEB__PORT
-      value: {{ .Values.web.port | quote }}
+      value: {{ $port | quote }}
     {{- end }}
     {{- with .Values.web.allowedHosts }}
     - name: WATCHDOG_WEB__ALLOWED_HOSTS
@@ -53,16 +54,11 @@ docs/quickstart-sidecar.md has the whole of it.
     {{- end }}
   ports:
     - name: watchdog
-      containerPort: {{ .Values.web.port }}
+      containerPort: {{ include "vllm-watchdog.sidecar.port" . }}
   resources:
     {{- toYaml .Values.sidecar.resources | nindent 4 }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    {{- include "vllm-watchdog.containerSecurityContext" . | nindent 4 }}
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "vllm-watchdog.sidecar.securityContext" . | nindent 4 }}
   volumeMounts:
     - name: vllm-watchdog-config
       mountPath: /etc/vllm-watchdog/config
