@@ -32,6 +32,7 @@ from watchdog.model import (
 )
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.course import Course
+from watchdog.report.day import Day
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
@@ -276,6 +277,7 @@ class AService:
     last: dict[str, Snapshot] = field(default_factory=dict)
     fleet: tuple[Incident, ...] = ()
     went: dict[str, Course] = field(default_factory=dict)
+    of_day: dict[str, Day] = field(default_factory=dict)
     history: History | None = None
     started: bool = True
     reload_successful: bool = True
@@ -301,6 +303,10 @@ class AService:
     def courses(self) -> Mapping[str, Course]:
         """What was remembered."""
         return self.went
+
+    def days(self) -> Mapping[str, Day]:
+        """What was kept of the day."""
+        return self.of_day
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """Those of fleets."""

@@ -926,3 +926,22 @@ def test_the_lock_goes_with_the_store(store: Store, path: Path) -> None:
     lock_file = os.open(f"{path}.lock", os.O_RDWR)
     fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(lock_file)
+
+
+def test_the_day_of_a_target_is_written_with_the_next_checkpoint(patient: Store, path: Path) -> None:
+    text = "2983333:" + "h" * 144
+    patient.checkpoint([], WALL, 0, ["server"])
+    patient.keep_day("gone", "100:" + "c" * 144)
+    patient.keep_day("server", text)
+    assert patient.days() == {}
+    asked = statements(patient, path)
+    patient.checkpoint([], WALL + 5, 5, ["server"])
+    assert asked.count("COMMIT") == 1
+    # What has had no verdict for a day is forgotten.
+    assert patient.days() == {"server": text}
+    patient.keep_day("server", text.replace("h", "c"))
+    patient.close()
+    with closing(Store(path)) as again:
+        again.open(WALL + 6)
+        assert again.days() == {"server": text.replace("h", "c")}
+        assert again.ledger("alertmanager").load() == {}

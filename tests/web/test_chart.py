@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.a_service import NOW, incident, readings, snapshot
-from watchdog.model import Target
+from watchdog.model import Target, Verdict
 from watchdog.report.bodies import target_body
 from watchdog.report.course import Course, Line
+from watchdog.report.day import Day
 from watchdog.text import quantity_text
-from watchdog.web.chart import HEIGHT, WIDTH, line_chart, sparkline, stacked
+from watchdog.web.chart import HEIGHT, WIDTH, line_chart, sparkline, stacked, strip
 from watchdog.web.pictures import pictures
 
 SHOWN = partial(quantity_text, "waiting_requests")
@@ -86,3 +87,12 @@ def test_the_pictures_of_a_server_are_those_of_its_lead() -> None:
     assert pictures(body, course).trend is None
     assert pictures(body, None).charts == ()
     assert pictures(body, Course()).charts == ()
+
+
+def test_a_strip_is_coloured_by_verdict_and_says_it_in_words() -> None:
+    day = Day()
+    for slot, verdict in enumerate((Verdict.HEALTHY, Verdict.HEALTHY, Verdict.CRITICAL)):
+        day.note(verdict, NOW - 1200 + 600 * slot)
+    root = ET.fromstring(strip(day.verdicts(NOW)))
+    assert [(each.get("class"), each.get("width")) for each in root] == [("healthy", "2"), ("critical", "1")]
+    assert root.get("aria-label") == "last 24 hours: critical 10m, healthy 20m, not known 23h 30m"

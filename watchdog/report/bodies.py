@@ -54,6 +54,7 @@ def _finite(value: Any, check: ValidatorFunctionWrapHandler) -> float | None:
 
 
 Number = Annotated[float | None, WrapValidator(_finite)]
+Price = Annotated[str, BeforeValidator(lambda price: price or "")]
 Clause = Annotated[str, BeforeValidator(attrgetter("text"))]
 
 
@@ -260,7 +261,7 @@ class RuleRemedyBody(Body):
     action: str = Field(description="What to do.")
     flag: str | None = Field(description="The launch flag to change; null for an action without one.")
     why: str = Field(description="Why it helps.")
-    price: str = Field(description="What it costs; empty where it costs nothing.")
+    price: Price = Field(description="What it costs; empty where it costs nothing.")
 
 
 class RuleBody(Body):

@@ -21,6 +21,7 @@ from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.probe.canary import Canary
 from watchdog.probe.completion import CompletionProbe
 from watchdog.report.course import Course
+from watchdog.report.day import Day
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -60,6 +61,7 @@ class Service:
         self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
+        self._days = self._kept_days()
         self._watches: dict[str, Watch] = {}
         self._shapes = Shapes()
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
@@ -112,6 +114,10 @@ class Service:
     def courses(self) -> Mapping[str, Course]:
         """How the readings of each target went, by its name."""
         return {watch.target.name: watch.course for watch in self._all()}
+
+    def days(self) -> Mapping[str, Day]:
+        """The last 24 hours of each target, by its name."""
+        return {name: day for name in self._watches if (day := self._days.get(name)) is not None}
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""
@@ -282,7 +288,18 @@ class Service:
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
         if self._store is not None and snapshot.pasts:
             self._store.learn(snapshot.pasts)
+        self._note_day(snapshot)
         self._publish(snapshot.target.name, Step(snapshot.standing, snapshot.at, snapshot.wall))
+
+    def _note_day(self, snapshot: Snapshot) -> None:
+        name = snapshot.target.name
+        day = self._days.setdefault(name, Day())
+        if day.note(snapshot.verdict, snapshot.wall) and self._store is not None:
+            self._store.keep_day(name, day.text())
+
+    def _kept_days(self) -> dict[str, Day]:
+        kept = self._store.days() if self._store is not None else {}
+        return {name: Day.read(text) for name, text in kept.items()}
 
     def _all_snapshots(self) -> Collection[Snapshot]:
         """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""

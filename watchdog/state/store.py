@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from watchdog.clock import Uptime, steady_seconds
 from watchdog.history.stretches import KEPT_SECONDS
 from watchdog.model import EnginePast, Incident, Key, Severity, State, Subject, Transition
+from watchdog.report.day import SLOTS
 from watchdog.state.database import Database, Health
 from watchdog.state.retention import RetentionClock
 
@@ -34,6 +35,8 @@ _ALIVE_REWRITE_SECONDS = 60.0
 _NEARLY = 0.9
 _PENDING_SEEN_WITHIN_SECONDS = 300.0
 _TRANSITIONS_SHOWN = 1000
+# What is no sender's has a name that none can have.
+_DAY = "last day"
 _INCIDENT = TypeAdapter(Incident)
 
 
@@ -70,11 +73,12 @@ class _Written(NamedTuple):
 class _Learnt:
     """What steps said since the last write: the open incidents of each target, and when (monotonic, unix seconds).
 
-    `pasts` is what was learnt of engines.
+    `pasts` is what was learnt of engines, `days` the last 24 hours of each target in a line.
     """
 
     open: dict[str, dict[Key, Incident]] = field(default_factory=dict)
     pasts: dict[Subject, EnginePast] = field(default_factory=dict)
+    days: dict[str, str] = field(default_factory=dict)
     at: float = float("-inf")
     wall: float = 0.0
 
@@ -195,6 +199,15 @@ class Store:
         with self._lock:
             self._learnt.pasts.update((past.subject, past) for past in pasts)
 
+    def keep_day(self, target: str, text: str) -> None:
+        """Keeps the last 24 hours of a target in a line, with the next checkpoint."""
+        with self._lock:
+            self._learnt.days[target] = text
+
+    def days(self) -> Mapping[str, str]:
+        """The last 24 hours of each target that is kept, by its name."""
+        return self.ledger(_DAY).load()
+
     def pasts(self, target: str) -> tuple[EnginePast, ...]:
         """What was learnt of a target's engines."""
         statement = "SELECT model_name, engine, wall, packed FROM pasts WHERE target = ?"
@@ -268,7 +281,7 @@ class Store:
         pending = [each for each in present if each.state is State.PENDING and each.key not in bodies]
         gone = self._gone(learnt.open)
         is_due = closing or learnt.at - self._alive_at >= _ALIVE_REWRITE_SECONDS
-        if due or pending or gone or learnt.pasts or is_due:
+        if due or pending or gone or learnt.pasts or learnt.days or is_due:
             self._alive_at = learnt.at
 
             believed = self._retention.now(learnt.wall)
@@ -283,6 +296,7 @@ class Store:
                 added = sum(_refresh(connection, incident, learnt.wall) for incident in due)
                 connection.executemany(*_clocks(pending, learnt.wall))
                 _keep(connection, learnt.pasts.values(), believed)
+                _keep_days(connection, learnt.days)
                 removed = connection.executemany("DELETE FROM incidents WHERE id = ?", gone).rowcount
                 return None if self._count is None else self._count + added - max(0, removed)
 
@@ -379,6 +393,19 @@ class StoreLedger:
 def _standing_of(incident: Incident) -> tuple[object, ...]:
     """What of an incident is news at once, unlike the figures in its evidence."""
     return (incident.state, incident.severity, incident.symptoms, incident.explained_by, incident.unknown)
+
+
+def _keep_days(connection: sqlite3.Connection, days: Mapping[str, str]) -> None:
+    """Keeps the days that changed, and forgets those of targets that have had none for longer than a day."""
+    if not days:
+        return
+    rows = [(_DAY, target, text) for target, text in days.items()]
+    connection.executemany("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)", rows)
+    # A text begins with the number of its last slot.
+    newest = max(int(text.partition(":")[0]) for text in days.values())
+    connection.execute(
+        "DELETE FROM ledger WHERE sender = ? AND CAST(text AS INTEGER) < ?", (_DAY, newest - SLOTS)
+    )
 
 
 def _record(connection: sqlite3.Connection, change: Transition) -> int:

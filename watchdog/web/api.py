@@ -181,8 +181,11 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
     def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
         body, courses = _diagnosis(state, bodies, parameters.target, wall()), state.courses()
         if parameters.target is None and len(body.targets) > 1:
-            return page.fleet_page(body, courses, parameters.state, parameters.model)
-        return page.diagnosis_page(body, courses, recurrences(state, body, wall()))
+            return page.fleet_page(
+                body, courses, _verdicts(state, wall()), parameters.state, parameters.model
+            )
+        often = recurrences(state, body, wall())
+        return page.diagnosis_page(body, courses, often, _verdicts(state, wall()))
 
     @app.get(
         "/diagnose",
@@ -207,6 +210,11 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     if name is not None:
         targets, fleet = [_named(targets, name)], []
     return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body)
+
+
+def _verdicts(state: ServiceState, wall: float) -> Mapping[str, Sequence[Verdict | None]]:
+    """The last 24 hours of each target, the oldest first."""
+    return {name: day.verdicts(wall) for name, day in state.days().items()}
 
 
 def _seen(state: ServiceState, body: DiagnosisBody, wall: float) -> Mapping[str, Seen]:

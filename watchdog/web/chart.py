@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from watchdog.model import Verdict
 from watchdog.report.course import Line
+from watchdog.report.day import day_text, runs
 from watchdog.text import seconds_text
 
 WIDTH, HEIGHT = 240.0, 56.0
@@ -102,6 +104,17 @@ def stacked(lines: Mapping[str, Line], shown: Callable[[float], str], onset: flo
         ]
         floor = roof
     return _svg("chart", scale, f"an average request: {describe(whole, shown)}", parts)
+
+
+def strip(verdicts: Sequence[Verdict | None]) -> Markup:
+    """The last 24 hours, coloured by verdict; what is not known is the ground."""
+    scale = Scale(0.0, float(len(verdicts)), 1.0, float(len(verdicts)), 12.0)
+    parts, x = [], 0
+    for verdict, length in runs(verdicts):
+        if verdict is not None:
+            parts.append(f'<rect class="{verdict}" x="{x}" y="0" width="{length}" height="12"/>')
+        x += length
+    return _svg("strip", scale, day_text(verdicts), parts)
 
 
 def _svg(kind: str, scale: Scale, text: str, parts: Sequence[str]) -> Markup:

@@ -28,11 +28,14 @@ from watchdog.report.course import Course
 from watchdog.report.impact import impact_text
 from watchdog.text import number_text, quantity_text, seconds_text
 from watchdog.web import wording
+from watchdog.web.chart import strip
 from watchdog.web.fleet import fleet
 from watchdog.web.pictures import pictures
 
 REFRESH_SECONDS = 5
 NO_COURSES: Mapping[str, Course] = MappingProxyType({})
+Days = Mapping[str, Sequence[Verdict | None]]
+NO_DAYS: Days = MappingProxyType({})
 NO_RECURRENCES: Mapping[str, int] = MappingProxyType({})
 
 _TEMPLATES = Environment(
@@ -81,10 +84,12 @@ def diagnosis_page(
     diagnosis: DiagnosisBody,
     courses: Mapping[str, Course] = NO_COURSES,
     recurrences: Mapping[str, int] = NO_RECURRENCES,
+    days: Days = NO_DAYS,
 ) -> Response:
     """The diagnosis of one target, or of none.
 
-    `courses` are how the readings of each went, `recurrences` how often its lead held in 24 hours, by name.
+    `courses` are how the readings of each went, `recurrences` how often its lead held in 24 hours, and `days` its
+    verdicts over these, by name.
     """
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     urgent, notices = text.fleet_by_urgency(diagnosis)
@@ -96,6 +101,7 @@ def diagnosis_page(
         notices=notices,
         recurrences=recurrences,
         now=diagnosis.generated_at,
+        strips={name: strip(verdicts) for name, verdicts in days.items()},
         seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
     )
 
@@ -103,6 +109,7 @@ def diagnosis_page(
 def fleet_page(
     diagnosis: DiagnosisBody,
     courses: Mapping[str, Course] = NO_COURSES,
+    days: Days = NO_DAYS,
     state: Verdict | None = None,
     model: str | None = None,
 ) -> Response:
@@ -118,6 +125,7 @@ def fleet_page(
         "fleet.html",
         diagnosis=diagnosis,
         fleet=fleet(shown, courses, models),
+        strips={name: strip(verdicts) for name, verdicts in days.items()},
         total=len(shown),
         urgent=urgent,
         notices=notices,

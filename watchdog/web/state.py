@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from watchdog.model import Incident, Snapshot, State, Target, Transition
 from watchdog.notify.receiver import Answer, Received
 from watchdog.report.course import Course
+from watchdog.report.day import Day
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -68,6 +69,10 @@ class ServiceState(Protocol):
 
     def courses(self) -> Mapping[str, Course]:
         """How the readings of each target went, by its name."""
+        ...
+
+    def days(self) -> Mapping[str, Day]:
+        """The last 24 hours of each target, by its name; a target of which nothing is known is not in it."""
         ...
 
     def fleet_incidents(self) -> Sequence[Incident]:
