@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.watching import shipped_rules
 from watchdog.facts import flags as flags_module
 from watchdog.facts.flags import (
     Kind,
@@ -28,11 +29,9 @@ from watchdog.remedy.instruction import instruction
 from watchdog.remedy.lint import lint
 from watchdog.remedy.offer import offer
 from watchdog.remedy.order import reconcile
-from watchdog.resources import shipped_rules_directory
 from watchdog.rule.file import rule_file
 from watchdog.rule.reader import read_rule
 from watchdog.rule.rule import Direction, RemedyRule, Rule
-from watchdog.signals.catalogue import signal_names
 
 SIGNALS = frozenset(
     {"waiting_last", "pool_tokens", "fp8_pool_tokens", "request_tokens_mean", "request_tokens_p99", "wanted"}
@@ -582,14 +581,7 @@ def test_within_a_bracket_a_flag_without_doubt_is_there_in_every_version_of_it()
             assert not missing or "if your version has it" in remedy.action, (remedy, context)
 
 
-def shipped_rules() -> list[Rule]:
-    """Every rule file that can be read; that all can is what the tests of the rules themselves say."""
-    paths = sorted(shipped_rules_directory().glob("*.yaml"))
-    read = (read_rule(rule_file(str(path), path.read_bytes()), path, signal_names(), {}) for path in paths)
-    return [each.rule for each in read if each]
-
-
-RULES = shipped_rules()
+RULES = shipped_rules().rules
 
 
 def lookups(rule: Rule) -> Iterator[Mapping[str, float]]:
@@ -847,11 +839,7 @@ def test_an_action_without_a_flag_may_quote_a_number_but_has_no_value() -> None:
 
 def shipped(rule: str, signals: Mapping[str, float], context: ServerContext = LATE) -> list[str]:
     """The actions that a shipped rule offers, in order."""
-    path = shipped_rules_directory() / f"{rule}.yaml"
-    file = rule_file(path.name, path.read_bytes())
-    read = read_rule(file, path, signal_names(), {})
-    assert read is not None
-    return [instruction(each) for each in offer(read.rule, signals.get, context)[0]]
+    return [instruction(each) for each in offer(shipped_rules().by_id(rule), signals.get, context)[0]]
 
 
 LOADED = {
