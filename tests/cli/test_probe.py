@@ -25,6 +25,7 @@ def test_a_healthy_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert body["prefill"]["points"][0][0] < 400
     assert body["prefix"]["state"] == "works"
     assert body["findings"] == []
+    assert set(body["time_went_seconds"]) == {"queue", "prefill", "decode"}
     assert {each["user"] for each in engine.bodies} == {MARK}
     assert body["cost"].startswith(f"{len(engine.bodies)} requests")
     # What a server counted is what is told.
@@ -35,6 +36,14 @@ def test_the_text_says_what_was_asked_and_what_it_cost(capsys: pytest.CaptureFix
     ended = probed(Engine(), capsys)
     for part in ("second run", "(kept)", "prefix", "works", "Nothing is wrong", "requests, "):
         assert part in ended.out
+
+
+def test_decode_is_set_beside_what_the_gpu_should_reach(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = probed(Engine(gap_seconds=0.03), capsys, "--gpu", "H100", "--weights", "16e9")
+    assert ended.code == 1
+    assert "209 tokens/s for one stream on this GPU; a stream alone should reach 140" in ended.out
+    assert "decode is the longest part" in ended.out
+    assert "Decode is slow" in ended.out
 
 
 def test_chat_is_asked_by_its_own_endpoint(capsys: pytest.CaptureFixture[str]) -> None:

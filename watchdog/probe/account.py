@@ -1,6 +1,6 @@
 """What a probe saw, as JSON and as text for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from watchdog.model import Finding
@@ -23,6 +23,8 @@ def examined_body(found: Examined, target: str, divergences: list[Divergence]) -
         "one_token_seconds": found.waited_seconds,
         "streams": [_stream_body(each) for each in found.streams],
         "queue_seconds": found.queue_seconds,
+        "time_went_seconds": found.time_went,
+        "decode_ceiling_tokens_per_second": found.ceiling_tokens_per_second,
         "prefill": None
         if prefill is None
         else {
@@ -78,8 +80,7 @@ def _facts(found: Examined, divergences: list[Divergence]) -> Iterator[tuple[str
         yield "one token", f"{found.life.replace('-', ' ')}, after {seconds_text(found.waited_seconds)}"
     for name, stream in zip(("first run", "second run"), found.streams, strict=False):
         yield name, _stream_text(stream) + (" (kept)" if stream is found.kept and name != "first run" else "")
-    if found.queue_seconds is not None:
-        yield "queue", f"{seconds_text(found.queue_seconds)} a request, by the server's histogram"
+    yield from _split_of_time(found)
     if found.prefill is not None:
         yield "prefill", _prefill_text(found)
     for tokens, stream in sorted(found.lengths.items()):
@@ -100,6 +101,17 @@ def _facts(found: Examined, divergences: list[Divergence]) -> Iterator[tuple[str
         )
 
 
+def _split_of_time(found: Examined) -> Iterator[tuple[str, str]]:
+    if found.time_went:
+        yield "time went", _time_went_text(found.time_went)
+    if found.ceiling_tokens_per_second is not None:
+        most = found.ceiling_tokens_per_second
+        told = f"{most:,.0f} tokens/s for one stream on this GPU; a stream alone should reach {most * 2 / 3:,.0f}"
+        yield "ceiling", told
+    if found.queue_seconds is not None:
+        yield "queue", f"{seconds_text(found.queue_seconds)} a request, by the server's histogram"
+
+
 def _stream_text(stream: Streamed) -> str:
     if not stream.answered:
         return f"no answer: {stream.detail}"
@@ -117,6 +129,15 @@ def _stream_text(stream: Streamed) -> str:
     if stream.prompt_tokens is not None:
         parts.append(f"{stream.prompt_tokens} in, {stream.output_tokens or 0} out")
     return ", ".join(filter(None, parts))
+
+
+def _time_went_text(parts: Mapping[str, float]) -> str:
+    whole = sum(parts.values())
+    told = (
+        f"{name} {seconds_text(seconds)}" + (f" ({seconds / whole:.0%})" if whole > 0 else "")
+        for name, seconds in parts.items()
+    )
+    return f"{', '.join(told)}; {max(parts, key=lambda name: parts[name])} is the longest part"
 
 
 def _prefill_text(found: Examined) -> str:

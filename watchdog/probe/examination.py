@@ -59,6 +59,7 @@ class Examined:
     prefix_word: str = "not asked"
     queue_seconds: float | None = None
     split: Split | None = None
+    ceiling_tokens_per_second: float | None = None
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     stopped: str = ""
     cost: str = ""
@@ -67,6 +68,19 @@ class Examined:
     def kept(self) -> Streamed | None:
         """The stream that counts: the second, as the first pays for what was cold."""
         return self.streams[-1] if self.streams else None
+
+    @property
+    def time_went(self) -> dict[str, float]:
+        """Seconds of the kept stream in queue, prefill and decode; the queue only where a page tells it."""
+        stream = self.kept
+        if stream is None or stream.first_token_seconds is None or stream.total_seconds is None:
+            return {}
+        first = stream.first_token_seconds
+        queue = {} if self.queue_seconds is None else {"queue": min(self.queue_seconds, first)}
+        return queue | {
+            "prefill": first - sum(queue.values()),
+            "decode": stream.total_seconds - first,
+        }
 
     @property
     def worst(self) -> Severity | None:
@@ -116,6 +130,7 @@ class Examination:
                 self._own_account(found)
         except BudgetSpentError as spent:
             found.stopped = str(spent)
+        found.ceiling_tokens_per_second = ceiling
         self._judge(found, ceiling)
         found.cost = self._budget.cost
         return found
