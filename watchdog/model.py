@@ -504,6 +504,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     why: str = ""
+    replicated_models: tuple[str, ...] = ()
+    """Models of which the page shows several servers, which rules of fleet scope compare."""
     awaits_cause: bool = False
     """Whether the lead may be explained in a moment: it is shown, and not worth a page yet."""
     rule_errors: Mapping[str, int] = field(default_factory=dict)

@@ -54,6 +54,7 @@ def test_replicas_that_share_alike_and_a_replica_alone_are_no_imbalance() -> Non
     for rates in ({"a": 6.0, "b": 7.0, "c": 5.0}, {"a": 9.0}):
         last = watch(scrape(float(at), replicas(at, rates)) for at in range(0, 181, 5))[-1]
         assert fleet_rules(last) == set()
+        assert last.replicated_models == (("m",) if len(rates) > 1 else ())
 
 
 def test_a_replica_that_gets_nothing_is_named() -> None:

@@ -91,16 +91,31 @@ def test_each_engine_has_its_own_series(tmp_path: Path) -> None:
     assert values(service, "running_requests", "engine") == {("0",): 38, ("1",): 38}
 
 
-def test_a_rule_about_a_fleet_has_a_series_for_each_model(tmp_path: Path) -> None:
-    service = a_service(tmp_path, snapshot("a"), healthy("b"))
-    (tmp_path / "fleet").mkdir()
+def compares_servers(service: AService, directory: Path) -> AService:
+    """The service with one rule, `skew`, of fleet scope."""
+    directory.mkdir()
     text = RULE.format(id="skew", title="Skew", severity="warning", scope="fleet")
-    (tmp_path / "fleet" / "skew.yaml").write_text(text)
-    service.rules = load([tmp_path / "fleet"], SIGNALS, allow_untested=True)
+    (directory / "skew.yaml").write_text(text)
+    service.rules = load([directory], SIGNALS, allow_untested=True)
+    return service
+
+
+def test_a_rule_about_a_fleet_has_a_series_for_each_model(tmp_path: Path) -> None:
+    service = compares_servers(a_service(tmp_path, snapshot("a"), healthy("b")), tmp_path / "fleet")
     row = (FLEET, "skew", "meta/llama-8b")
     assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 0
     service.fleet = (incident(key=Key("skew", FLEET, "meta/llama-8b", "")),)
     assert values(service, "diagnosis_active", "target", "rule", "model_name")[row] == 1
+
+
+@pytest.mark.parametrize("fires", [False, True])
+def test_a_rule_about_a_fleet_has_a_series_for_a_page_of_several_servers(tmp_path: Path, fires: bool) -> None:
+    found = (incident(key=Key("skew", "ray", "meta/llama-8b", "")),) if fires else ()
+    ray = snapshot("ray", replicated_models=("meta/llama-8b",), incidents=found)
+    service = compares_servers(a_service(tmp_path, ray, healthy("b")), tmp_path / "fleet")
+    active = values(service, "diagnosis_active", "target", "rule", "model_name")
+    skews = {target: active[target, rule, model] for target, rule, model in active if rule == "skew"}
+    assert skews == {FLEET: 0, "ray": int(fires)}
 
 
 def test_a_blind_rule_is_unknown(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class _Found:
     signals: dict[Subject, Signals] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blind: list[BlindRule] = field(default_factory=list)
+    replicated_models: list[str] = field(default_factory=list)
 
 
 class TargetDiagnosis:
@@ -238,6 +239,7 @@ class TargetDiagnosis:
         """What the rules of a fleet say of several servers of one model that share the page (Ray, a federation)."""
         for model_name, loads in balance.of_servers(found.signals, self._layout().owners).items():
             subject = self._subject(model_name)
+            found.replicated_models.append(model_name)
             signals = Signals(View(facts=by_name(balance.fleet_facts(loads, ()))))
             context = self._server.context(model_name, "")
             found.findings.extend(self._judge.findings(Scope.FLEET, Case(subject, signals, context, {})))
@@ -309,6 +311,7 @@ class TargetDiagnosis:
             notes=(*page.notes, *self._layout().notes, *self._reachability.notes) if page else (),
             hints=self._hints,
             why=ruled.why,
+            replicated_models=tuple(found.replicated_models),
             awaits_cause=standing.awaits_cause,
             rule_errors=dict(self._judge.errors),
             pasts=tuple(self._engines.pasts(self._answering(), scrape.at, scrape.wall)),

@@ -265,11 +265,13 @@ def _pairs(rules: RuleSet, snapshot: Snapshot) -> Iterator[tuple[Rule, Subject]]
 
 
 def _fleet_pairs(rules: RuleSet, snapshots: Sequence[Snapshot]) -> Iterator[tuple[Rule, Subject]]:
-    """Each rule of fleet scope with each model that answers."""
+    """Each rule of fleet scope with each model that answers, and with each that has several servers on one page."""
     models = {readings.subject.model_name for each in snapshots if each.up for readings in each.readings}
+    subjects = [Subject(FLEET, model) for model in sorted(models)]
+    subjects += [Subject(each.target.name, model) for each in snapshots for model in each.replicated_models]
     for rule in rules.rules:
         if rule.scope is Scope.FLEET:
-            yield from ((rule, Subject(FLEET, model)) for model in sorted(models))
+            yield from ((rule, subject) for subject in subjects)
 
 
 def _reading_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
