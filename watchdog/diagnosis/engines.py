@@ -108,7 +108,9 @@ class Engines:
         if self._history.frames:
             at = self._history.times[-1]
             for subject in present:
-                stretches = self._stretches.setdefault(subject, Stretches(REMEMBERED, REQUEST_RATE))
+                stretches = self._stretches.get(subject)
+                if stretches is None:
+                    stretches = self._stretches[subject] = Stretches(REMEMBERED, REQUEST_RATE)
                 hurts = subject in hurting or Subject(subject.target) in hurting
                 stretches.note(self._history, subject, at, hurts, remembered)
         gone = [

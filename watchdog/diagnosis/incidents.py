@@ -209,9 +209,12 @@ class IncidentBook:
 
     def _take_all(self, findings: Iterable[Finding], at: float, wall: float) -> Iterator[Transition]:
         met: set[Key] = set()
+        known = {key.rule for key in self._entries}
         for finding in findings:
-            key = Key(finding.rule, *finding.subject)
             # Most rules say no, of what was never an incident.
+            if finding.truth is not Truth.YES and finding.rule not in known:
+                continue
+            key = Key(finding.rule, *finding.subject)
             if finding.truth is not Truth.YES and key not in self._entries:
                 continue
             met.add(key)

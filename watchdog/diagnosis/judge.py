@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from watchdog.facts.launch import ServerContext
 from watchdog.history.number import finite
+from watchdog.history.stretches import Likeness
 from watchdog.language.template import render_text
 from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
@@ -26,10 +28,13 @@ class Case:
     context: ServerContext
     texts: dict[str, str]
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    _alike: dict[tuple[tuple[str, float], ...], Lookup] = field(default_factory=dict, repr=False)
+    """The signals under each likeness: rules that name the same share the search."""
 
     def lookup(self, rule: Rule) -> Lookup:
         """The signals as a rule sees them."""
-        own, earlier = self.signals.under(rule.like), self.compared.get(rule.id)
+        own = self._under(rule.like) if rule.like else self.signals.__getitem__
+        earlier = self.compared.get(rule.id) if self.compared else None
         if earlier is None:
             return own
 
@@ -38,6 +43,13 @@ class Case:
             return own(name) if compared_signal(name) is None else earlier.get(name)
 
         return known
+
+    def _under(self, likeness: Likeness) -> Lookup:
+        key = tuple(likeness.items())
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = self.signals.under(likeness)
+        return found
 
 
 class Judge:
@@ -75,8 +87,10 @@ def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
 def _ask(rule: Rule, case: Case) -> Finding:
     lookup = case.lookup(rule)
     judgement = evaluate(rule, lookup)
-    if judgement.truth is not Truth.YES:
-        return Finding(rule.id, case.subject, judgement.truth, judgement.severity, missing=judgement.missing)
+    if judgement.truth is Truth.NO:
+        return Finding(rule.id, case.subject, Truth.NO, judgement.severity)
+    if judgement.truth is Truth.UNKNOWN:
+        return Finding(rule.id, case.subject, Truth.UNKNOWN, judgement.severity, missing=judgement.missing)
     remedies, unhelpful = offer(rule, lookup, case.context, case.texts)
     return Finding(
         rule=rule.id,
@@ -96,7 +110,12 @@ def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> 
     for finding in findings:
         if finding.truth is not Truth.UNKNOWN:
             continue
-        wanted = {metric for name in finding.missing for metric in metrics_of(name)}
-        lacking = sorted(metric for metric in wanted if not on_page(metric))
+        lacking = [metric for metric in _wanted(finding.missing) if not on_page(metric)]
         if lacking:
             yield BlindRule(finding.rule, finding.subject, tuple(lacking))
+
+
+@lru_cache(maxsize=4096)
+def _wanted(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The metrics that signals are read from, in order; asked for the same names with every page."""
+    return tuple(sorted({metric for name in names for metric in metrics_of(name)}))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isclose
 
 from watchdog.facts.flags import Flag, Kind, all_flags, known_versions
@@ -32,6 +33,10 @@ class ServerContext:
     args: Mapping[str, str] = field(default_factory=dict)
     max_model_len: int | None = None
     memory_class: MemoryClass | None = None
+    usable: dict[tuple[str | None, ...], str | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """What was worked out of flags in its versions, which remedies ask of every page."""
 
 
 def builds(context: ServerContext) -> tuple[tuple[Version, Engine], ...]:
@@ -39,12 +44,18 @@ def builds(context: ServerContext) -> tuple[tuple[Version, Engine], ...]:
 
     A version nobody told is any the table of flags was read from that fits the bracket and the engine.
     """
-    if context.version is not None:
-        return ((context.version, context.engine or default_engine(context.version)),)
-    bracket = context.bracket or VersionRange()
-    within = [each for each in known_versions() if bracket.contains(each)]
-    fitting = [each for each in within if _may_run(each, context.engine)] or within or known_versions()
-    return tuple((each, context.engine or default_engine(each)) for each in fitting)
+    return _builds(context.version, context.bracket, context.engine)
+
+
+@lru_cache(maxsize=256)
+def _builds(
+    known: Version | None, bracket: VersionRange | None, engine: Engine | None
+) -> tuple[tuple[Version, Engine], ...]:
+    if known is not None:
+        return ((known, engine or default_engine(known)),)
+    within = [each for each in known_versions() if (bracket or VersionRange()).contains(each)]
+    fitting = [each for each in within if _may_run(each, engine)] or within or known_versions()
+    return tuple((each, engine or default_engine(each)) for each in fitting)
 
 
 def given_values(flag: Flag, context: ServerContext) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 class Layout:
     """Where each series of a page stands; shared by all frames of one shape, whichever target's they are.
 
-    `found` and `buckets` keep what was looked up: the same for whoever asks, so that nobody need wait for another.
+    `found`, `buckets` and `shown` keep what was looked up: the same for whoever asks, so that nobody need wait for
+    another.
     """
 
     series: tuple[Series, ...]
@@ -58,6 +59,7 @@ class Layout:
     buckets: dict[tuple[Selector, str, str], tuple[tuple[float, int], ...] | None] = field(
         default_factory=dict
     )
+    shown: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, series: tuple[Series, ...]) -> "Layout":
@@ -99,7 +101,11 @@ class Layout:
 
     def shows(self, metric: str) -> bool:
         """Whether the metric is on the page, under any of its names."""
-        return any(name in self.by_name for name in spellings(metric)) or self.is_zero(metric)
+        found = self.shown.get(metric)
+        if found is None:
+            is_there = any(name in self.by_name for name in spellings(metric))
+            found = self.shown[metric] = is_there or self.is_zero(metric)
+        return found
 
     def _several_servers(self) -> Iterator[str]:
         if self.owners.marks:

@@ -3,18 +3,20 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isnan, nan
+from operator import attrgetter
 from typing import Any
 
 from watchdog.history.history import History
-from watchdog.history.layout import WHOLE_TARGET, Frame, Layout, Selector
+from watchdog.history.layout import WHOLE_TARGET, Frame, Selector
 from watchdog.model import Subject
 
 # Long enough for 5 requests on a light server, short enough to name a cause within 45 s.
 NOW_SECONDS = 30.0
 # A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
 RECENT_SECONDS = 15.0
+_LAYOUT = attrgetter("layout")
 
 
 # So many requests say what is usual now; where fewer came in the window of now it widens, up to three minutes.
@@ -90,20 +92,29 @@ class Span:
         """The known values of a gauge over the frames, summed where a metric has several series."""
         known: list[float] | None = self.memo.get(selector)
         if known is None:
-            known = self.memo[selector] = self._gauge(selector)
+            known = self.memo[selector] = [value for value in self.totals(selector) if not isnan(value)]
         return known
 
-    def _gauge(self, selector: Selector) -> list[float]:
-        values = []
-        layout: Layout | None = None
-        columns: tuple[int, ...] = ()
-        for frame in self.frames:
-            if frame.layout is not layout:
-                layout, columns = frame.layout, self.columns(frame, selector)
-            value = frame.total(columns)
-            if not isnan(value):
-                values.append(value)
-        return values
+    def totals(self, selector: Selector) -> list[float]:
+        """The total of each frame; NaN where it is unknown."""
+        key = ("totals", selector)
+        found: list[float] | None = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._totals(selector)
+        return found
+
+    def _totals(self, selector: Selector) -> list[float]:
+        found: list[float] = []
+        # Most frames are of one layout, and most gauges are one series: a whole life is read with every page.
+        for _, alike in groupby(self.frames, key=_LAYOUT):
+            frames = list(alike)
+            columns = self.columns(frames[0], selector)
+            if len(columns) == 1:
+                column = columns[0]
+                found += [frame.values[column] for frame in frames]
+            else:
+                found += [self.total(frame, selector) for frame in frames]
+        return found
 
     def buckets(self, bucket: Selector) -> list[tuple[float, float]] | None:
         """A histogram's upper bounds and its observations up to each; None where the set cannot be trusted.
@@ -155,8 +166,15 @@ class Span:
         parts = (Span(self.history, self.frames[a : b + 1], self.subject) for a, b in edges)
         return [part for part in parts if part.seconds]
 
-    def still_since(self, counters: Sequence[Selector]) -> int | None:
+    def still_since(self, counters: tuple[Selector, ...]) -> int | None:
         """The first frame from which on no counter moved; None where the last one knows none of them."""
+        key = ("still", counters)
+        if key not in self.memo:
+            self.memo[key] = self._still_since(counters)
+        since: int | None = self.memo[key]
+        return since
+
+    def _still_since(self, counters: tuple[Selector, ...]) -> int | None:
         last = self.frames[-1] if len(self.frames) >= 2 else None
         totals = [(one, self.total(last, one)) for one in counters] if last else []
         values = [(one, value) for one, value in totals if not isnan(value)]
@@ -166,6 +184,8 @@ class Span:
         def is_still(frame: Frame) -> bool:
             return not any(self._moved(frame, one, value) for one, value in values)
 
+        if not is_still(self.frames[-2]):
+            return len(self.frames) - 1
         if self.subject[1:] != WHOLE_TARGET:
             # Counters only grow within a life: frames that lack the last movement all come before those that have it.
             return bisect_left(self.frames, True, key=is_still)

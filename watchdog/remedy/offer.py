@@ -83,6 +83,13 @@ def _flag(remedy: RemedyRule) -> Flag | None:
 
 def _condition(remedy: RemedyRule, context: ServerContext) -> str | None:
     """Empty where every version the server may be can use it, None where none can, else what it hangs on."""
+    key = (remedy.flag, remedy.first_version, remedy.last_version)
+    if key not in context.usable:
+        context.usable[key] = _worked_out(remedy, context)
+    return context.usable[key]
+
+
+def _worked_out(remedy: RemedyRule, context: ServerContext) -> str | None:
     possible = builds(context)
     truths = {_is_usable(remedy, build, context) for build in possible}
     if truths == {Truth.YES}:

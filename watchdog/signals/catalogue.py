@@ -565,6 +565,7 @@ _READS = {name: signal.formula.reads for name, signal in CATALOGUE.items()} | {
     f"{name}_{comparison}": CATALOGUE[name].formula.reads for comparison in COMPARISONS for name in REMEMBERED
 }
 _NAMES = frozenset(_VALUES)
+_NOTHING: Mapping[str, float | None] = MappingProxyType({})
 
 
 def signal_names() -> frozenset[str]:
@@ -609,13 +610,13 @@ class Signals(dict[str, float | None]):
     in a quarter of the time of a function.
     """
 
-    __slots__ = ("_alike", "_past", "_view")
+    __slots__ = ("_past", "_view")
 
     def __init__(self, view: View, past: Past | None = None) -> None:
         super().__init__()
         self._past = past
-        self._view = view if past is None else replace(view, past=past.under({}, self.__getitem__))
-        self._alike: dict[tuple[tuple[str, float], ...], Lookup] = {(): self.__getitem__}
+        # Without a likeness nothing of now is asked; a reference to itself would leave each step to the collector.
+        self._view = view if past is None else replace(view, past=past.under({}, _NOTHING.get))
 
     def __missing__(self, name: str) -> float | None:
         value = self[name] = _VALUES[name](self._view)
@@ -627,12 +628,10 @@ class Signals(dict[str, float | None]):
 
     def under(self, likeness: Likeness) -> Lookup:
         """The same signals, compared with stretches of a load that is alike in this way."""
-        key = tuple(likeness.items())
-        found = self._alike.get(key)
-        if found is None:
-            past = self._past.under(likeness, self.__getitem__) if self._past is not None else {}
-            found = self._alike[key] = _Under(self, View(past=past)).__getitem__
-        return found
+        if not likeness:
+            return self.__getitem__
+        past = self._past.under(likeness, self.__getitem__) if self._past is not None else {}
+        return _Under(self, View(past=past)).__getitem__
 
 
 class _Under(dict[str, float | None]):

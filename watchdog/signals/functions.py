@@ -220,10 +220,8 @@ def slope(selector: Selector) -> Formula:
         span = view.window
         if span is None:
             return None
-        points = [
-            (frame.at, found) for frame in span.frames if not isnan(found := span.total(frame, selector))
-        ]
-        return _least_squares(points)
+        points = zip((frame.at for frame in span.frames), span.totals(selector), strict=True)
+        return _least_squares([(at, found) for at, found in points if not isnan(found)])
 
     return Formula(value, _samples(selector), summed(selector, "deriv", "window"))
 
@@ -244,9 +242,9 @@ def seconds_since_below(selector: Selector, bound: float) -> Formula:
         span = view.life
         if span is None:
             return None
-        below = (frame.at for frame in reversed(span.frames) if span.total(frame, selector) < bound)
-        last = next(below, None)
-        return None if last is None else span.frames[-1].at - last
+        totals = span.totals(selector)
+        last = next((place for place in range(len(totals) - 1, -1, -1) if totals[place] < bound), None)
+        return None if last is None else span.frames[-1].at - span.frames[last].at
 
     reason = (
         "PromQL cannot say when a gauge last crossed a bound without a subquery at the pace of the scrapes"
@@ -261,11 +259,8 @@ def mean_while(selector: Selector, condition: Selector) -> Formula:
         span = view.window
         if span is None:
             return None
-        values = [
-            found
-            for frame in span.frames
-            if span.total(frame, condition) > 0 and not isnan(found := span.total(frame, selector))
-        ]
+        pairs = zip(span.totals(condition), span.totals(selector), strict=True)
+        values = [found for told, found in pairs if told > 0 and not isnan(found)]
         return sum(values) / len(values) if len(values) >= 2 else None
 
     reason = "PromQL's steps are not the pages, and a mean over few pages hangs on which of them a step meets"
