@@ -147,7 +147,7 @@ def main() -> int:
         }
         say(
             "watchdog http://127.0.0.1:9847   Prometheus http://127.0.0.1:9090   Alertmanager http://127.0.0.1:9093\n"
-            f"logs in {folder}; the recorded vLLM's KV pool runs full in 20 s; alerts are printed as they arrive"
+            f"logs in {folder}; the recorded vLLM's KV cache runs full in 20 s; alerts are printed as they arrive"
         )
         return _watch(processes, pager, folder, seconds)
 

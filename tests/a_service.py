@@ -65,7 +65,7 @@ tests: []
 def rules(directory: Path) -> RuleSet:
     """Three rules, one of each kind that matters to an output."""
     for name, title, severity, scope in (
-        ("kv-pool-exhausted", "The KV pool is exhausted", "critical", "engine"),
+        ("kv-pool-exhausted", "The KV cache is full", "critical", "engine"),
         ("ttft-high", "Time to first token is high", "warning", "engine"),
         ("target-down", "The server does not answer", "critical", "target"),
     ):
@@ -80,10 +80,10 @@ def incident(rule: str = "kv-pool-exhausted", target: str = "chat", **changes: A
     """A cause that has fired for 200 seconds."""
     made = Incident(
         key=Key(rule, target, "meta/llama-8b", "0"),
-        title="The KV pool is exhausted",
+        title="The KV cache is full",
         severity=Severity.CRITICAL,
         state=State.FIRING,
-        cause="457 requests wait while the KV pool is 98% full.",
+        cause="457 requests wait while the KV cache is 98% full.",
         evidence=(
             Evidence("waiting_recent_min > 0", {"waiting_recent_min": 457.0}, "waiting_recent_min (457) > 0"),
             Evidence(
@@ -151,7 +151,7 @@ def readings(target: str = "chat", engine: str = "0") -> Readings:
 
 
 def snapshot(target: str = "chat", **changes: Any) -> Snapshot:
-    """A server whose KV pool is exhausted, read three seconds ago."""
+    """A server whose KV cache is exhausted, read three seconds ago."""
     lead = incident(target=target)
     symptom = incident(
         "ttft-high",

@@ -11,7 +11,7 @@ from watchdog.replay.demo_server import RECORDING
 
 RULE = """
 id: {id}
-title: The KV pool is exhausted
+title: The KV cache is full
 severity: critical
 scope: engine
 for: {for_}

@@ -43,10 +43,10 @@ def incident(
 ) -> Incident:
     return Incident(
         key=Key(rule, target, model_name, engine),
-        title="The KV pool is exhausted",
+        title="The KV cache is full",
         severity=severity,
         state=state,
-        cause=f"12 requests wait while the KV pool is {value:.0%} full.",
+        cause=f"12 requests wait while the KV cache is {value:.0%} full.",
         evidence=(Evidence("kv > 0.75", {"kv": value}, f"kv ({value}) > 0.75"),),
         remedies=(
             Remedy(

@@ -102,11 +102,11 @@ FIXED = {
     "an alert's annotation": characters(alert.MAX_ANNOTATION_CHARACTERS),
     "a label in our metrics": characters(metrics.MAX_LABEL_CHARACTERS),
     "a value in a log line": characters(MOST_CHARACTERS),
-    "requests of one `probe`, if not told otherwise": f"{budget.MOST_REQUESTS}",
+    "requests of one `probe`, by default": f"{budget.MOST_REQUESTS}",
     "tokens of one `probe`, prompts and output": f"{budget.MOST_TOKENS:,}",
     "requests in the queue above which `probe` asks nothing": f"{budget.MOST_WAITING}",
     "of one stream that is read": size(stream.MAX_STREAM_BYTES),
-    "time to deliver what waits, when told to stop": seconds(process.DRAIN_SECONDS),
+    "time to deliver what waits, after a stop signal": seconds(process.DRAIN_SECONDS),
 }
 
 

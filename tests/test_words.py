@@ -1,8 +1,12 @@
-"""How we write: docstrings describe, in the third person or as a noun, and never command."""
+"""How we write: docstrings describe and never command, and what people read is in the words of the field."""
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
 
 from tests.places import ROOT
 
@@ -24,3 +28,71 @@ def first_words() -> Iterator[tuple[str, str]]:
 
 def test_docstrings_describe_and_do_not_command() -> None:
     assert [place for place, word in first_words() if COMMAND.fullmatch(word)] == []
+
+
+# The middle column of the table in CONTRIBUTING.md.
+NOT_SAID = re.compile(
+    r"\b(told|tells|anew|none of ours|holds? no more|for want of|at the door|thrown out|cannot speak|hear of it"
+    r"|worked off|[Mm]ean (?:request|prompt)s?|KV pools?|requests? come a second|Flags count from"
+    r"|is booked|are booked|[Bb]ooks them)\b|\b[Pp]rice: None"
+)
+LONGEST_TITLE_WORDS = 10
+DOCUMENTS = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+    if path.name
+    not in {"CONTRIBUTING.md", "CHANGELOG.md", "causes.md", "rule-keys.md", "settings.md", "signals.md"}
+)
+RULES = sorted((ROOT / "rules").glob("*.yaml"))
+CLAUSES = {"when", "unless", "where", "tests", "references", "suggest", "id", "flag"}
+
+
+def strings(value: object) -> Iterator[str]:
+    """Every text of a rule file that people read: not clauses, tests and references."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key not in CLAUSES:
+                yield from strings(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from strings(one)
+    elif isinstance(value, str):
+        yield value
+
+
+def messages(path: Path) -> Iterator[str]:
+    """The texts in a module that are no docstrings: messages, help and descriptions."""
+    tree = ast.parse(path.read_text())
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def not_said(texts: Iterator[str]) -> list[str]:
+    return [f"{found.group()}: {text[:100]}" for text in texts if (found := NOT_SAID.search(text))]
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_rules_are_in_the_words_of_the_field(path: Path) -> None:
+    rule = yaml.safe_load(path.read_text())
+    assert not_said(strings(rule)) == []
+    assert len(rule.get("title", "").split()) <= LONGEST_TITLE_WORDS
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_are_in_the_words_of_the_field(path: Path) -> None:
+    assert not_said(iter(path.read_text().split("\n\n"))) == []
+
+
+def test_messages_are_in_the_words_of_the_field() -> None:
+    found = {
+        str(path.relative_to(ROOT)): words
+        for path in sorted((ROOT / "watchdog").rglob("*.py"))
+        if (words := [each for each in not_said(messages(path)) if " " in each.partition(": ")[2]])
+    }
+    assert found == {}

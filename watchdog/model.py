@@ -453,7 +453,7 @@ class LatencyShare:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What is shown of one engine even when nothing fires; each value None where it is unknown.
+    """What is shown of one engine even when nothing is firing; each value None where it is unknown.
 
     `limit` is what bounds throughput: a Limit, `none` where nothing waits, or `unknown`.
     """

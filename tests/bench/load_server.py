@@ -1,4 +1,4 @@
-"""`python -m tests.bench.load_server PORT SHARE`: plays any number of vLLM servers; a share of them has a full KV pool.
+"""`python -m tests.bench.load_server PORT SHARE`: plays vLLM servers, a share of them with a full KV cache.
 
 `/t/N/metrics` is server N's page. `/counts` says how often each was read.
 """

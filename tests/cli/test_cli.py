@@ -239,7 +239,7 @@ def test_a_queue_before_a_free_pool_is_said_to_have_several_causes(
 ) -> None:
     ended = command(capsys, "diagnose", _page(tmp_path, 4, 12, 0.01), "--format", "json")
     [target] = json.loads(ended.out)["targets"]
-    several = "1% full: a limit on sequences, a limit on tokens a step, or compute; which one cannot be told"
+    several = "1% full: a limit on sequences, a limit on tokens a step, or compute; unclear from one"
     assert any(several in hint for hint in target["hints"])
 
 
@@ -248,7 +248,7 @@ def test_what_one_page_cannot_tell_apart_follows_from_the_rules_in_force(
 ) -> None:
     page = _page(tmp_path, 4, 12, 0.8)
     told = " ".join(command(capsys, "diagnose", page).out.split())
-    assert "80% full: the KV pool, a limit on sequences, a limit on tokens a step, or compute" in told
+    assert "80% full: the KV cache, a limit on sequences, a limit on tokens a step, or compute" in told
     settings = tmp_path / "settings.yaml"
     overrides = {"kv-pool-exhausted": {"parameters": {"least_peak_ratio": 0.85}}}
     settings.write_text(json.dumps({"rules": {"overrides": overrides}}))
@@ -310,7 +310,7 @@ def test_a_page_without_vllm_is_told_from_one_that_fails(
     ended = command(capsys, "diagnose", str(page))
     assert ended.code == 2
     assert ended.out.splitlines()[0] == (
-        "UNKNOWN  node: it answers, but shows no series of vLLM: still loading, or the wrong port or path"
+        "UNKNOWN  node: it answers, but has no vLLM metrics: still loading, or wrong port or path"
     )
 
 
@@ -385,7 +385,7 @@ def test_a_file_is_not_replaced_unless_told(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.usefixtures("rules")
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "rules", "list").out == ("kv-pool-exhausted  critical  The KV pool is exhausted\n")
+    assert command(capsys, "rules", "list").out == ("kv-pool-exhausted  critical  The KV cache is full\n")
     [listed] = json.loads(command(capsys, "rules", "list", "--format", "json").out)
     assert listed["id"] == "kv-pool-exhausted"
 

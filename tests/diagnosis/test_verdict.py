@@ -14,7 +14,7 @@ from watchdog.model import Incident, Severity, Standing, State, Verdict
 
 WORKS = Proof(30.0, moves=True, still_seconds=1.0, in_flight=4.0)
 IDLE = Proof(30.0, moves=False, still_seconds=120.0, in_flight=0.0)
-WITNESS = Idleness(True, "Idle: GET /load tells that no request is in flight.")
+WITNESS = Idleness(True, "Idle: GET /load reports no request in flight.")
 NO_WITNESS = Idleness(False, "Nothing moves.")
 STUCK = replace(IDLE, in_flight=4.0, doubt="4 in flight and no step has ended for 2m")
 PENDING = incident("ttft-high", State.PENDING, severity=Severity.WARNING)

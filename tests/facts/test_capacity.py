@@ -1,4 +1,4 @@
-"""The KV pool in tokens, with the traps of its labels."""
+"""The KV cache in tokens, with the traps of its labels."""
 
 import pytest
 from hypothesis import given

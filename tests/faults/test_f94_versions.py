@@ -100,7 +100,7 @@ LEANED_ON = (
 
 
 def sick(family: str = "") -> Snapshot:
-    """What is said of a server whose KV pool is exhausted and whose metrics of one family have another name."""
+    """What is said of a server whose KV cache is exhausted and whose metrics of one family have another name."""
     one = diagnosis()
     pattern = re.compile(rf"\bvllm:{family}(_total|_bucket|_sum|_count)?\b")
     for each in list(thin(read(SICK)[1], 5))[2:30]:

@@ -1,7 +1,7 @@
 """A small simulated vLLM engine: it schedules as vLLM does and books its metrics when vLLM books them.
 
 Discrete steps, no clock, no randomness of its own: the same traffic gives the same pages. What it leaves out: blocks
-(the KV pool is counted in tokens), LoRA, speculation, connectors, the output side of the API server.
+(the KV cache is counted in tokens), LoRA, speculation, connectors, the output side of the API server.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ H200_EAGER = Hardware(0.0165, 0.00004, 0.000035)
 
 @dataclass(frozen=True)
 class Setup:
-    """How a server is started. `pool_tokens` is the size of the KV pool, `version` picks names and quirks."""
+    """How a server is started. `pool_tokens` is the size of the KV cache, `version` picks names and quirks."""
 
     hardware: Hardware = H200_EAGER
     max_num_seqs: int = 256

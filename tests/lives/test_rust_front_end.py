@@ -44,4 +44,4 @@ def test_the_pool_is_inferred_where_no_label_tells_it() -> None:
     last = watch(thin(scrapes, 5))[-1]
     assert lead(last) == "kv-pool-exhausted"
     said = next(one.cause for one in last.incidents if one.key == last.lead)
-    assert "the KV pool of 1,900 tokens is" in said or "the KV pool of 2,000 tokens is" in said
+    assert "the KV cache of 1,900 tokens is" in said or "the KV cache of 2,000 tokens is" in said

@@ -80,8 +80,8 @@ def test_labels_say_who_and_annotations_say_what() -> None:
         "target": "gpu-0",
     }
     assert alert.annotations == {
-        "summary": "The KV pool is exhausted (target gpu-0, model_name m, engine 0)",
-        "description": "12 requests wait while the KV pool is 98% full. Evidence: kv (0.98) > 0.75. "
+        "summary": "The KV cache is full (target gpu-0, model_name m, engine 0)",
+        "description": "12 requests wait while the KV cache is 98% full. Evidence: kv (0.98) > 0.75. "
         "It explains: ttft-high.",
         "remedy": "--max-model-len 8192: Limit the context. The pool holds more. Trade-off: Longer ones are refused.",
         "runbook_url": "https://runbooks.example/kv-pool-exhausted",

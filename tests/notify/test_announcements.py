@@ -18,7 +18,7 @@ FINGERPRINT = "0ad5a3b363095503"
 # Alertmanager's and the webhooks' books as two, each written by an earlier version for the incident of tests.pagers.
 OLD_ALERT = (
     '{"labels": {"alertname": "VllmKvPoolExhausted", "engine": "0", "model_name": "m", "rule": "kv-pool-exhausted", '
-    '"severity": "critical", "target": "gpu-0"}, "annotations": {"summary": "The KV pool is exhausted"}, '
+    '"severity": "critical", "target": "gpu-0"}, "annotations": {"summary": "The KV cache is full"}, '
     '"starts_at": 1700000000.0, "ends_at": null, "generator_url": ""}'
 )
 OLD_ANNOUNCEMENT = (

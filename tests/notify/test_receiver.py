@@ -100,7 +100,7 @@ SNAPSHOTS: Mapping[str, Snapshot] = {
     "gpu-0": snapshot("gpu-0", incident()),
     "gpu-1": snapshot("gpu-1", verdict=Verdict.HEALTHY),
 }
-CAUSE = "The KV pool is exhausted. 12 requests wait while the KV pool is 98% full."
+CAUSE = "The KV cache is full. 12 requests wait while the KV cache is 98% full."
 REMEDY = "--max-model-len 8192: Limit the context. The pool holds more. Trade-off: Longer ones are refused."
 URL = "http://watchdog/incidents/kv-pool-exhausted/gpu-0/m/0"
 

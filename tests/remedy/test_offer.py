@@ -350,7 +350,7 @@ def test_a_cap_on_the_pool_is_taken_away_instead_of_raising_the_share() -> None:
     assert [remedy.flag for remedy in remedies] == ["--num-gpu-blocks-override"]
     assert remedies[0].direction == "off"
     assert unhelpful == (
-        "A larger --gpu-memory-utilization changes nothing while --num-gpu-blocks-override fixes the pool's size.",
+        "A larger --gpu-memory-utilization changes nothing while --num-gpu-blocks-override fixes the KV cache size.",
     )
     free = replace(LATE, config=LABELS | {"num_gpu_blocks_override": "None"})
     remedies, unhelpful = offer(rule, NOTHING.get, free)

@@ -24,7 +24,7 @@ SIGNALS = frozenset(
 
 RULE = """\
 id: pool-full
-title: The KV pool is full
+title: The KV cache is full
 severity: warning
 raise_to: {severity: critical, when: "kv_usage_ratio > 0.95"}
 scope: engine
@@ -106,7 +106,7 @@ def rule(tmp_path: Path) -> Rule:
 
 
 def test_a_rule_file_says_what_it_says(rule: Rule) -> None:
-    assert (rule.title, rule.severity, rule.scope) == ("The KV pool is full", Severity.WARNING, Scope.ENGINE)
+    assert (rule.title, rule.severity, rule.scope) == ("The KV cache is full", Severity.WARNING, Scope.ENGINE)
     assert (rule.for_seconds, rule.keep_firing_seconds) == (5.0, 90.0)
     assert rule.parameters["least_ratio"].value == 0.75
     assert [clause.text for clause in rule.when] == ["waiting > 0", "kv_usage_ratio > least_ratio"]
@@ -366,10 +366,10 @@ CHANGES = [
     ("id: pool-full", "id: Pool_full", "`Pool_full` is not an id"),
     ("id: pool-full", "id: other", "the file of the rule `other` is named other.yaml"),
     ("id: pool-full\n", "", "`id` is missing"),
-    ("title: The KV pool is full", "title:", "empty"),
-    ("title: The KV pool is full", "title: yes", "`yes` is not a text for every reader"),
-    ("title: The KV pool is full", "title: 012", "`012` is not a text for every reader"),
-    ("title: The KV pool is full", "title: [a]", "a text is expected here"),
+    ("title: The KV cache is full", "title:", "empty"),
+    ("title: The KV cache is full", "title: yes", "`yes` is not a text for every reader"),
+    ("title: The KV cache is full", "title: 012", "`012` is not a text for every reader"),
+    ("title: The KV cache is full", "title: [a]", "a text is expected here"),
     ("severity: warning\nr", "severity: warn\nr", "`severity` is one of critical, warning, info"),
     ("severity: warning\nr", "severity: critical\nr", "critical is not worse than critical"),
     ('severity: critical, when: "kv_usage_ratio > 0.95"', "severity: critical", "`when` is missing"),

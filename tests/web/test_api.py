@@ -155,7 +155,7 @@ def test_what_is_wrong_with_a_fleet_counts_too(tmp_path: Path) -> None:
     assert body.verdict is Verdict.DEGRADED
     assert body.fleet[0].labels == {"target": FLEET, "model_name": "meta/llama-8b"}
     text = diagnosis_text(body)
-    assert "WARNING  fleet meta/llama-8b: The KV pool is exhausted" in text
+    assert "WARNING  fleet meta/llama-8b: The KV cache is full" in text
     service.fleet = (replace(skew, state=State.PENDING),)
     assert diagnosis_body(service.targets(), service.last, service.fleet, NOW).verdict is Verdict.UNSETTLED
 
@@ -164,16 +164,16 @@ def test_the_text_says_first_what_is_wrong_and_then_what_to_do(site: Site[AServi
     answer = site.ask("/diagnose?target=chat&format=text&verbose=true")
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()
-    assert lines[0] == "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
-    assert lines[1] == "  cause      457 requests wait while the KV pool is 98% full."
+    assert lines[0] == "CRITICAL  chat: The KV cache is full (kv-pool-exhausted, meta/llama-8b engine 0)"
+    assert lines[1] == "  cause      457 requests wait while the KV cache is 98% full."
     assert "             kv_usage_peak_ratio (0.98) > least_peak_ratio (0.75)" in lines
     assert "  to last    1. --max-model-len 8192: Shorten the longest request the server takes." in lines
     assert "                trade-off: calibrate the scales, and compare answers before and after" in lines
     assert "  won't help --swap-space: V1 ignores it." in lines
     assert "  symptoms   queue-latency-high, ttft-high" in lines
-    assert "  time went  queue 40 s (83%), prefill 900 ms (2%), decode 7.2 s (15%)" in lines
+    assert "  latency    queue 40 s (83%), prefill 900 ms (2%), decode 7.2 s (15%)" in lines
     assert "  since      2026-09-21 14:09:55 UTC (3m 25s)" in lines
-    assert any("scraped 3.0 s ago; vLLM 0.24.0" in line and "1 rule blind" in line for line in lines)
+    assert any("scraped 3.0 s ago; vLLM 0.24.0" in line and "1 rule unavailable" in line for line in lines)
     assert max(map(len, lines)) <= 100
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", answer.text)
 
@@ -219,12 +219,12 @@ def test_a_healthy_line_tells_of_a_queue_and_of_notices(tmp_path: Path) -> None:
         return diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()[0]
 
     well = healthy()
-    assert first_line(well) == "HEALTHY  embed: nothing fires"
+    assert first_line(well) == "HEALTHY  embed: nothing is firing"
     queue = {**well.readings[0].values, "waiting_requests": 31.0}
     waits = replace(well, readings=(replace(well.readings[0], values=queue),))
-    assert first_line(waits) == "HEALTHY  embed: nothing fires (31 waiting)"
+    assert first_line(waits) == "HEALTHY  embed: nothing is firing (31 waiting)"
     told = incident("output-truncated", target="embed", severity=Severity.INFO)
-    assert first_line(replace(well, incidents=(told,))) == "HEALTHY  embed: nothing above info fires"
+    assert first_line(replace(well, incidents=(told,))) == "HEALTHY  embed: nothing above info is firing"
 
 
 def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_path: Path) -> None:
@@ -237,12 +237,12 @@ def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_pa
     told = lines(Verdict.IDLE, idle)
     assert told[:2] == [
         f"IDLE  embed: {idle}",
-        "  prove it   Send one small request (max_tokens 1) and look again: a step that ends is the proof.",
+        "  prove it   Send one small request (max_tokens 1) and check again: a completed step is the proof.",
     ]
     assert "--enable-server-load-tracking" in " ".join(told)
     assert lines(Verdict.UNSETTLED, "pending: ttft-high")[0] == "UNSETTLED  embed: pending: ttft-high"
     seen = "idle: GET /load tells that no request is in flight"
-    assert lines(Verdict.HEALTHY, seen)[0] == f"HEALTHY  embed: nothing fires; {seen}"
+    assert lines(Verdict.HEALTHY, seen)[0] == f"HEALTHY  embed: nothing is firing; {seen}"
     assert not any("prove it" in line for line in lines(Verdict.HEALTHY, seen))
 
 
@@ -271,7 +271,7 @@ def test_what_ended_within_the_hour_is_told_with_its_times(tmp_path: Path) -> No
     service = a_service(tmp_path, replace(healthy(), incidents=(older, part, note, over)))
     body = diagnosis_body(service.targets(), service.last, (), NOW)
     first, *lines = diagnosis_text(body).splitlines()
-    assert first == "HEALTHY  embed: nothing fires"
+    assert first == "HEALTHY  embed: nothing is firing"
     begin = lines.index(
         "  ended      kv-pool-exhausted, meta/llama-8b engine 0: 14:10:00 to 14:12:30 UTC (2m 30s)"
     )
@@ -291,8 +291,8 @@ def test_what_recovers_says_since_when_and_when_it_closes(tmp_path: Path) -> Non
     [told] = body.targets[0].incidents
     assert (told.cleared, told.closes) == ("2026-09-21T14:13:08.000Z", "2026-09-21T14:13:38.000Z")
     lines = diagnosis_text(body).splitlines()
-    assert lines[0].startswith("RECOVERING  chat: The KV pool is exhausted (kv-pool-exhausted")
-    assert "  cause was  457 requests wait while the KV pool is 98% full." in lines
+    assert lines[0].startswith("RECOVERING  chat: The KV cache is full (kv-pool-exhausted")
+    assert "  cause was  457 requests wait while the KV cache is 98% full." in lines
     assert "  cleared    12 s ago, closes in 18 s unless it returns" in lines
     page = bytes(diagnosis_page(body).body).decode()
     assert "cleared 12 s ago, closes in 18 s unless it returns" in " ".join(page.split())
@@ -306,13 +306,13 @@ def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_pa
     assert not any(line.lstrip().startswith("(") for line in lines)
     assert "".join(lines).count(" (0.98)") == 9
     assert "  runbook    vllm-watchdog rules show kv-pool-exhausted" in lines
-    assert "             Flags count from the next start of the server." in lines
+    assert "             Flag changes need a vLLM restart." in lines
     assert any(line.startswith("  hints      Give vllm_args. 1 more: `hints`") for line in lines)
     bare = replace(one, remedies=(replace(one.remedies[0], flag=None, value=None),))
     service = a_service(tmp_path, snapshot(incidents=(bare,), hints=("Give vllm_args.", "Give gpu.")))
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
     assert "Flags count" not in text
-    assert "  hints      2 on what would make this more exact: `hints`" in text
+    assert "  hints      2 settings would sharpen this: `hints`" in text
 
 
 def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
@@ -329,9 +329,9 @@ def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
 def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_path: Path) -> None:
     loading = replace(healthy(), verdict=Verdict.UNKNOWN, readings=())
     for one, told in (
-        (healthy(), "Nothing fires."),
+        (healthy(), "Nothing is firing."),
         (replace(healthy(), verdict=Verdict.STARTING), "Not enough history to judge yet."),
-        (loading, "It answers, but shows no series of vLLM: still loading, or the wrong port or path."),
+        (loading, "It answers, but has no vLLM metrics: still loading, or wrong port or path."),
     ):
         service = a_service(tmp_path, one)
         body = diagnosis_body(service.targets(), service.last, (), NOW)
@@ -374,7 +374,7 @@ def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path)
     never = replace(down(), last_success_wall=None, blind=snapshot().blind)
     service = a_service(tmp_path, never)
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
-    assert "never scraped with success" in text
+    assert "never scraped successfully" in text
     # It may be the address: nobody has ever seen it answer.
     assert "  try        Is the server up, and are name and port right?" in text
     assert "  try " not in diagnosis_text(diagnosis_body(service.targets(), {"batch": down()}, (), NOW))
@@ -395,7 +395,7 @@ def test_recorded_servers_are_told_in_every_form(tmp_path: Path) -> None:
         assert old["vllm"]["version"] == "0.8.5"
         lines = site.ask("/diagnose?format=text").text.splitlines()
         assert max(map(len, lines)) <= 100
-        assert "The KV pool is exhausted" in site.ask("/").text
+        assert "The KV cache is full" in site.ask("/").text
         assert 'vllm_watchdog_kv_pool_tokens{engine="0"' in site.ask("/metrics").text
 
 
@@ -425,7 +425,7 @@ def test_the_page_shows_the_diagnosis_and_loads_nothing_from_elsewhere(site: Sit
     page = parsed(answer.text)
     shown = " ".join(" ".join(page.shown).split())
     for expected in (
-        "The KV pool is exhausted",
+        "The KV cache is full",
         "--max-model-len 8192",
         "Trade-off: a GPU",
         "5,480 tokens/s",
@@ -457,7 +457,7 @@ def test_the_page_answers_in_the_order_of_a_night(tmp_path: Path) -> None:
         for each in (
             ">critical<",
             "for 3m 25s, since",
-            "<h1>The KV pool is exhausted</h1>",
+            "<h1>The KV cache is full</h1>",
             "457 requests wait while",
             "457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request is spent in queue.",
             "<h2>Right now</h2>",

@@ -36,7 +36,7 @@ def test_the_page_of_a_fleet_has_a_row_for_each_in_need_and_a_dot_for_each_other
     html = site.ask("/").text
     assert "<h1>3 of 20 servers need you</h1>" in " ".join(html.split())
     assert rows(html) == ["critical", "critical", "idle"]
-    assert "The KV pool is exhausted" in html
+    assert "The KV cache is full" in html
     grid = html.partition('<p class="grid">')[2].partition("</p>")[0]
     assert grid.count("<a ") == 17
     assert 'href="/?target=embed-3"' in grid
@@ -97,11 +97,9 @@ def test_the_short_text_is_a_line_a_healthy_server_and_eight_for_a_cause(site: S
     service.history = History(tuple(ended))
     lines = site.ask("/diagnose?format=text").text.splitlines()
     assert lines[0].startswith("CRITICAL  kv-pool-exhausted on chat and 1 more; 20 targets")
-    begin = lines.index(
-        "CRITICAL  chat: The KV pool is exhausted (kv-pool-exhausted, meta/llama-8b engine 0)"
-    )
+    begin = lines.index("CRITICAL  chat: The KV cache is full (kv-pool-exhausted, meta/llama-8b engine 0)")
     assert lines[begin + 1 : begin + 8] == [
-        "  cause      457 requests wait while the KV pool is 98% full.",
+        "  cause      457 requests wait while the KV cache is 98% full.",
         "  since      2026-09-21 14:09:55 UTC (3m 25s); 4th time in 24 h",
         "  trend      steady: the queue stays as long as it is",
         "  felt       457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request",
@@ -111,7 +109,7 @@ def test_the_short_text_is_a_line_a_healthy_server_and_eight_for_a_cause(site: S
     ]
     assert lines[begin + 8] == "  more       /diagnose?target=chat&format=text&verbose=true"
     well = [line for line in lines if line.startswith("HEALTHY")]
-    assert well[0] == "HEALTHY  embed-0: nothing fires; waiting 0, KV 4%, TTFT p95 80 ms"
+    assert well[0] == "HEALTHY  embed-0: nothing is firing; waiting 0, KV 4%, TTFT p95 80 ms"
     assert len(well) == 17
     assert "4th time in 24 h" in site.ask("/?target=chat").text
     assert max(map(len, lines)) <= 100

@@ -47,7 +47,7 @@ def test_browsers_get_a_page_and_programs_json(site: Site[AService], path: str) 
 
 def test_the_page_of_a_rule_has_the_numbers_of_now_where_it_holds(site: Site[AService]) -> None:
     html = site.ask("/rules/kv-pool-exhausted", headers=BROWSER).text
-    assert "457 requests wait while the KV pool is 98% full." in html
+    assert "457 requests wait while the KV cache is 98% full." in html
     assert "--max-model-len 8192" in html
     assert "{waiting" not in html
     assert 'href="/?target=chat"' in html
@@ -81,4 +81,4 @@ def test_the_list_of_incidents_and_of_targets_lead_on(site: Site[AService]) -> N
     targets = site.ask("/targets", headers=BROWSER).text
     assert "connection refused by 10.0.0.7:8000" in targets
     rules = site.ask("/rules", headers=BROWSER).text
-    assert rules.index("The KV pool is exhausted") < rules.index("target-down")
+    assert rules.index("The KV cache is full") < rules.index("target-down")

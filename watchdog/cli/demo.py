@@ -29,7 +29,7 @@ def demo(
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = "warning",
 ) -> None:
-    """Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.
+    """Serves a recording of a real vLLM whose KV cache runs full, watches it, and says what to ask.
 
     The recording begins calm, the incident starts after 20 s and lasts for 90 s; then it recovers, and begins
     again.
@@ -42,10 +42,10 @@ def demo(
             return load(None, {**overrides, "log.level": log_level}, os.environ)
 
         def tell(address: str, service: Service) -> None:
-            threading.Thread(target=_say_changes, args=(service,), name="tells", daemon=True).start()
+            threading.Thread(target=_say_changes, args=(service,), name="demo-changes", daemon=True).start()
             say(
                 f"A recorded vLLM answers at {server.url}, the watchdog at {address}\n"
-                f"All is well for {CALM_SECONDS:.0f} s, then its KV pool runs full; half a minute later it is named.\n"
+                f"All is well for {CALM_SECONDS:.0f} s, then its KV cache runs full; half a minute later it is named.\n"
                 f"Ask what is wrong then:\n\n"
                 f"  curl '{address}/diagnose?format=text'\n\n"
                 f"or open {address}/ in a browser. Ctrl-C ends it.\n"

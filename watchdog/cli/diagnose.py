@@ -49,7 +49,7 @@ ONE_PAGE = (
 WATCH_HINT = "watch for 30 s or more (--for 30s)"
 # What a queue usually waits for.
 _WAITED_FOR = {
-    Limit.KV_POOL: "the KV pool",
+    Limit.KV_POOL: "the KV cache",
     Limit.SEQUENCES: "a limit on sequences",
     Limit.TOKEN_BUDGET: "a limit on tokens a step",
     Limit.COMPUTE: "compute",
@@ -221,8 +221,8 @@ def _limits(snapshot: Snapshot, is_page: bool, rules: RuleSet) -> Iterator[str]:
         ]
         if waiting and usage is not None and len(possible) > 1:
             yield (
-                f"{waiting:.0f} requests wait{engine} while the KV pool is {usage:.0%} full: "
-                f"{', '.join(possible[:-1])}, or {possible[-1]}; which one cannot be told from one {advice}"
+                f"{waiting:.0f} requests wait{engine} while the KV cache is {usage:.0%} full: "
+                f"{', '.join(possible[:-1])}, or {possible[-1]}; unclear from one {advice}"
             )
 
 

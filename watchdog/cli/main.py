@@ -29,7 +29,7 @@ COMMANDS = {
     "diagnose": "Watches for a while and says what is wrong; "
     "exit code 0 healthy, 1 something fires, 2 health is not proven.",
     "top": "Watches servers on a terminal: a row each, the worst first, and the cause of the chosen one.",
-    "demo": "Serves a recording of a real vLLM whose KV pool runs full, watches it, and says what to ask.",
+    "demo": "Serves a recording of a real vLLM whose KV cache runs full, watches it, and says what to ask.",
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
     "rules": "Lists, shows, explains, tests, checks and scores rules.",

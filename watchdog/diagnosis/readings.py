@@ -1,4 +1,4 @@
-"""What is shown of an engine even when nothing fires: its load, its latency budget, and the limit that binds."""
+"""What is shown of an engine even when nothing is firing: its load, its latency budget, and the limit that binds."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,38 +9,41 @@ from watchdog.model import LatencyShare, Limit, Lookup, Readings, Subject
 # Reading -> (signal, what it says). The key carries its unit and becomes a metric's name.
 READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "prompt_tokens_per_second": ("prompt_tokens_per_second", "Prompt tokens taken in a second."),
-        "generation_tokens_per_second": ("generation_tokens_per_second", "Tokens generated a second."),
-        "finished_requests_per_second": ("finished_per_second", "Requests finished a second."),
-        "arrivals_per_second": ("arrivals_per_second", "Requests that came, a second."),
+        "prompt_tokens_per_second": ("prompt_tokens_per_second", "Prompt tokens per second."),
+        "generation_tokens_per_second": ("generation_tokens_per_second", "Tokens generated per second."),
+        "finished_requests_per_second": ("finished_per_second", "Completions per second."),
+        "arrivals_per_second": ("arrivals_per_second", "Arrivals per second."),
         "window_first_tokens": ("first_tokens", "Requests that got their first token in the last 30 s."),
-        "running_mean_requests": ("running_mean", "Mean requests in the batch over the last 30 s."),
+        "running_mean_requests": ("running_mean", "Average requests in the batch over the last 30 s."),
         "standing_queue_requests": (
             "waiting_recent_min",
             "Shortest queue of the last 15 s: what never emptied.",
         ),
         "running_requests": ("running_last", "Requests in the batch."),
         "waiting_requests": ("waiting_last", "Requests in the queue."),
-        "kv_usage_ratio": ("kv_usage_last_ratio", "Share of the KV pool held by live requests."),
-        "kv_transfers_per_second": ("kv_transfers_per_second", "KV transfers from another server, a second."),
-        "kv_used_tokens": ("", "Tokens of the KV pool held by live requests."),
-        "kv_pool_tokens": ("pool_tokens", "Tokens the KV pool holds."),
+        "kv_usage_ratio": ("kv_usage_last_ratio", "Share of the KV cache held by live requests."),
+        "kv_transfers_per_second": (
+            "kv_transfers_per_second",
+            "KV transfers from another server per second.",
+        ),
+        "kv_used_tokens": ("", "Tokens of the KV cache held by live requests."),
+        "kv_pool_tokens": ("pool_tokens", "Tokens the KV cache holds."),
         "prefix_hit_ratio": (
             "prefix_hit_ratio",
             "Share of looked-up prompt tokens found in the prefix cache.",
         ),
-        "prompt_tokens_mean": ("prompt_tokens_mean", "Mean prompt of a request, in tokens."),
+        "prompt_tokens_mean": ("prompt_tokens_mean", "Average prompt of a request, in tokens."),
         "output_tokens_mean": ("output_tokens_mean", "Mean output of a request, in tokens."),
-        "requests_that_fit": ("requests_that_fit", "Mean requests the KV pool holds at once."),
+        "requests_that_fit": ("requests_that_fit", "Average requests the KV cache has room for at once."),
         "ttft_p50_seconds": ("ttft_p50_seconds", "Median time to first token."),
         "ttft_p95_seconds": ("ttft_p95_seconds", "95th percentile time to first token."),
         "itl_p50_seconds": ("itl_p50_seconds", "Median inter-token latency."),
         "itl_p99_seconds": ("itl_p99_seconds", "99th percentile inter-token latency."),
-        "preemptions_per_second": ("preemptions_per_second", "Preemptions a second."),
+        "preemptions_per_second": ("preemptions_per_second", "Preemptions per second."),
         "seconds_since_progress": ("seconds_since_progress", "Seconds since a step ended or a token moved."),
         "single_stream_tokens_per_second": (
             "single_stream_tokens_per_second",
-            "Tokens a second one stream gets.",
+            "Tokens per second that one stream gets.",
         ),
         "decode_ceiling_tokens_per_second": (
             "decode_ceiling_tokens_per_second",
@@ -81,7 +84,7 @@ def read(subject: Subject, lookup: Lookup, limit: Limit | None = None) -> Readin
 
 
 def latency_budget(lookup: Lookup) -> dict[str, LatencyShare]:
-    """Where the mean request's time went: queue, prefill and decode; empty where one is unknown.
+    """Where the average request spent its time: queue, prefill and decode; empty where one is unknown.
 
     Queue is time to first token less prefill, since booked queue time lags while a queue grows (recording
     kv-pool-exhausted). What neither the booked time nor the queue that was seen explains went by before the engine

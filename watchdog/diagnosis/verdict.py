@@ -124,5 +124,5 @@ def _doubt(lookup: Lookup, moves: bool | None, in_flight: float | None) -> str:
         still = lookup("seconds_since_progress") or NOW_SECONDS
         doubts.append(f"{in_flight:,.0f} in flight and no step has ended for {seconds_text(still)}")
     elif running and pace is not None and pace < SLOWEST_STREAM_TOKENS_PER_SECOND:
-        doubts.append(f"a stream gets {pace:.2f} tokens a second")
+        doubts.append(f"a stream gets {pace:.2f} tokens/s")
     return ", ".join(doubts)

@@ -47,7 +47,7 @@ CONNECTED = Fact(
     "connected_targets", "targets", "Of these, targets whose connector takes KV from other servers (NIXL, Mooncake).")
 FLEET_TRANSFERS = Fact(
     "fleet_kv_transfers_per_second", "1/s",
-    "KV transfers a second among the targets of a model, 0 where none has such a connector.")
+    "KV transfers per second among the targets of a model, 0 where none has such a connector.")
 HIT_RATIO_SPREAD = Fact(
     "hit_ratio_spread", "ratio", "Best less worst prefix hit ratio among the targets of a model.")
 # fmt: on

@@ -1,4 +1,4 @@
-"""How much the KV pool holds: tokens, bytes a token, requests at once."""
+"""How much the KV cache holds: tokens, bytes a token, requests at once."""
 
 from collections.abc import Mapping
 
@@ -48,7 +48,7 @@ def is_hybrid(config: Mapping[str, str]) -> bool:
 
 
 def pool_tokens(config: Mapping[str, str], engines: int = 1) -> int | None:
-    """The tokens one engine's KV pool holds, by the labels of cache_config_info; None where they do not tell.
+    """The tokens one engine's KV cache holds, by the labels of cache_config_info; None where they do not tell.
 
     `engines` is how many engines the page shows: under data parallelism every line carries the sum of their
     blocks, while kv_cache_size_tokens and a blocks override count one engine.

@@ -21,7 +21,7 @@ def _hints(told: Expectations) -> Iterator[str]:
     if None in {told.shape.layers, told.shape.kv_heads, told.shape.head_dimension}:
         yield (
             "With `model.layers`, `model.kv_heads` and `model.head_dimension` the bytes of a cached token "
-            "are known, and the KV pool's tokens also where the page states only its bytes."
+            "are known, and the KV cache's tokens also where the page states only its bytes."
         )
     if told.objectives == Objectives():
         yield (
@@ -30,7 +30,7 @@ def _hints(told: Expectations) -> Iterator[str]:
         )
     if told.expected_shared_prefix_tokens is None:
         yield (
-            "With `expected_shared_prefix_tokens` a prefix cache that misses is told from prompts that share "
+            "With `expected_shared_prefix_tokens` a prefix cache that misses can be separated from prompts that share "
             "nothing."
         )
 
@@ -41,8 +41,8 @@ def _ceiling_hints(told: Expectations) -> Iterator[str]:
         near = similar_gpus(told.gpu)
         meant = f" (known: {', '.join(near)})" if near else ""
         yield (
-            f"The GPU {told.gpu!r} is not in the table{meant}: `memory_bandwidth_bytes_per_second` would "
-            "tell how fast one stream can decode."
+            f"The GPU {told.gpu!r} is not in the table{meant}: with `memory_bandwidth_bytes_per_second` "
+            "the speed limit of one stream is known."
         )
         return
     lacking = [] if told.gpu or has_bandwidth else ["`gpu`"]

@@ -19,7 +19,7 @@ IN_FLIGHT = Fact(
     "in_flight", "requests",
     "Requests that the API server took and has not answered (`GET /load` beside this page), where it counts them.")
 IN_FLIGHT_TRACKED = Fact(
-    "in_flight_tracked", "0 or 1", "Whether the API server counts them: it once told more than 0, or was started so.")
+    "in_flight_tracked", "0 or 1", "Whether the API server counts them: it reported more than 0, or was started so.")
 IN_FLIGHT_SECONDS = Fact(
     "in_flight_seconds", "s",
     "The longest time that requests were in flight without a break since the last step; unknown where none were.")
@@ -54,7 +54,7 @@ LEAST_NONE_READINGS = 4
 # Scrapes and health checks move the count of an idle server by this much.
 MOST_IDLE_FILES = 2.0
 WITNESS_HOWTO = (
-    "Start vLLM with --enable-server-load-tracking, and GET /load tells whether requests wait for an answer; or let "
+    "Start vLLM with --enable-server-load-tracking, and GET /load shows whether requests wait for an answer; or let "
     "the watchdog send a canary of one token a minute (`canary.enabled` of the target)"
 )
 
@@ -213,9 +213,9 @@ class InFlight:
         """Whether a server on which nothing moves is proven to be idle, by the first witness there is."""
         now = self._seen
         if self.is_tracked and now is not None and now.load:
-            return Idleness(False, f"Nothing moves, and GET /load tells {now.load} in flight.")
+            return Idleness(False, f"Nothing moves, and GET /load reports {now.load} in flight.")
         if self._none_since() is not None:
-            return Idleness(True, "Idle: GET /load tells that no request is in flight.")
+            return Idleness(True, "Idle: GET /load reports no request in flight.")
         if self._files_are_level():
             return Idleness(
                 True, "Idle: the API server's open files are as few as they were after its last step."

@@ -1,4 +1,4 @@
-"""How much the KV pool holds where no label tells: live tokens over the share of the pool that they take."""
+"""How much the KV cache holds where no label tells: live tokens over the share of the pool that they take."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from watchdog.model import Lookup, Subject
 INFERRED_POOL_TOKENS = Fact(
     "inferred_pool_tokens",
     "tokens",
-    "`pool_tokens` where no label tells it: tokens of live requests over the share of the pool they take, "
+    "`pool_tokens` where no label gives it: tokens of live requests over the share of the pool they take, "
     "to two figures.",
 )
 

@@ -20,7 +20,7 @@ from watchdog.model import NO_LABELS, Expectations, ServerInfo, VllmIdentity
 from watchdog.text import printable_labels
 
 # fmt: off
-POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV pool holds.")
+POOL_TOKENS = Fact("pool_tokens", "tokens", "Tokens the KV cache holds.")
 FP8_POOL_TOKENS = Fact(
     "fp8_pool_tokens", "tokens",
     "Tokens the same memory holds with an fp8 cache; unknown where the cache is quantised already.")
@@ -30,9 +30,9 @@ USUAL_MEMORY_POOL_TOKENS = Fact(
 POOL_TOKENS_BEFORE_RESTART = Fact(
     "pool_tokens_before_restart", "tokens", "Tokens the pool held before the last restart, configured alike.")
 MAX_MODEL_LEN = Fact("max_model_len", "tokens", "The longest prompt plus output the server takes.")
-MAX_NUM_SEQS = Fact("max_num_seqs", "requests", "The batch limit, where the owner told the launch arguments.")
+MAX_NUM_SEQS = Fact("max_num_seqs", "requests", "The batch limit, where the settings give the launch arguments.")
 MAX_NUM_BATCHED_TOKENS = Fact(
-    "max_num_batched_tokens", "tokens", "The step's token budget, where the owner told the launch arguments.")
+    "max_num_batched_tokens", "tokens", "The step's token budget, where the settings give the launch arguments.")
 DECODE_CEILING = Fact(
     "decode_ceiling_tokens_per_second", "tokens/s",
     "Memory bandwidth over weight bytes: the most one stream can get.")

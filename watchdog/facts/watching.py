@@ -15,7 +15,7 @@ OPEN_FILES_DROP_SEEN = Fact(
 PROMPT_GROWTH = Fact(
     "prompt_growth_ratio",
     "ratio",
-    "Prompt tokens of a mean request over their baseline, as they were when a step last ended.",
+    "Prompt tokens of an average request over their baseline, as they were when a step last ended.",
 )
 BLIND_RULES = Fact("blind_rules", "rules", "Rules that need series this page lacks.")
 

@@ -110,7 +110,7 @@ class Layout:
     def _several_servers(self) -> Iterator[str]:
         if self.owners.marks:
             marks = ", ".join(self.owners.marks)
-            yield f"several servers are on the page: each is judged by itself, told apart by its label {marks}"
+            yield f"several servers are on the page: each is judged separately, by its label {marks}"
 
     def _surplus(self) -> Iterator[str]:
         if self.surplus_engines:

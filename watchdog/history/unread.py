@@ -13,7 +13,7 @@ _REASONS: Mapping[str, str] = {
     "the part of a request that its queue, prefill and decode times give together": (
         "request_inference_time_seconds"
     ),
-    "preemptions are counted as they happen; this books them when a request ends": "request_num_preemptions",
+    "preemptions are counted as they happen; this counts them when a request ends": "request_num_preemptions",
     "the greatest output of a request's choices: its mean hides the one that was long": (
         "request_max_num_generation_tokens"
     ),

@@ -158,7 +158,7 @@ def _prefix_text(found: Examined) -> str:
     times = f"first token after {seconds_text(first or 0.0)}, then {seconds_text(second or 0.0)}"
     hits = seen.second.cached_tokens if seen.second.cached_tokens is not None else seen.hit_tokens
     counted = "" if hits is None else f", {hits:.0f} of {seen.prompt_tokens or 0} tokens found"
-    word = "cannot be told" if found.prefix_word == "unknown" else found.prefix_word
+    word = "unclear" if found.prefix_word == "unknown" else found.prefix_word
     return f"{word}: {times}{counted}"
 
 

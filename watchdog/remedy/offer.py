@@ -201,7 +201,7 @@ def _pool_size_given(context: ServerContext) -> str | None:
 
 def _pointless(rule: Rule, context: ServerContext) -> Iterator[str]:
     if any(remedy.flag == MEMORY_SHARE for remedy in rule.remedies) and (given := _pool_size_given(context)):
-        yield f"A larger {MEMORY_SHARE} changes nothing while {given} fixes the pool's size."
+        yield f"A larger {MEMORY_SHARE} changes nothing while {given} fixes the KV cache size."
 
 
 def _starts_with(flag: Flag, value: str | None, context: ServerContext) -> bool:

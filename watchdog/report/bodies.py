@@ -130,7 +130,7 @@ class LatencyShareBody(Body):
 
 
 class ReadingsBody(Body):
-    """What is measured of one engine, also when nothing fires."""
+    """What is measured of one engine, also when nothing is firing."""
 
     model_name: str = Field(description="The model; empty where the server has no such label.")
     engine: str = Field(description="The engine; empty where the server has no such label.")
@@ -147,14 +147,16 @@ class ReadingsBody(Body):
         default_factory=list,
         description="Readings whose value is only an upper bound: they are computed from such a lower bound.",
     )
-    latency_budget: dict[str, LatencyShareBody] = Field(description="Where a mean request's time went.")
+    latency_budget: dict[str, LatencyShareBody] = Field(
+        description="Where the average request spent its time."
+    )
 
 
 class BlindBody(Body):
     """A rule that cannot speak now."""
 
     rule: str = Field(description="The rule's id.")
-    labels: dict[str, str] = Field(description="What it cannot speak of.")
+    labels: dict[str, str] = Field(description="What it cannot say.")
     missing: list[str] = Field(description="The signals or metrics it would need.")
 
 
@@ -184,7 +186,7 @@ class TargetBody(Body):
         description="Everything that fires, is about to or ended within the hour, the lead first."
     )
     latency_budget: dict[str, LatencyShareBody] = Field(
-        description="Where a mean request's time went: queue, prefill, decode (of the lead's engine)."
+        description="Where the average request spent its time: queue, prefill, decode (of the lead's engine)."
     )
     readings: list[ReadingsBody] = Field(description="Readings of each engine.")
     blind: list[BlindBody] = Field(description="Rules that cannot be evaluated, and the metrics they lack.")

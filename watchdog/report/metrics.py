@@ -279,8 +279,10 @@ def _reading_families(snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
     engines = [readings for snapshot in snapshots for readings in snapshot.readings]
     families = {name: _Gauge(name, text, _SUBJECT) for name, (_, text) in sorted(READINGS.items())}
     binding = _Gauge("limit_binding", "1 for the limit that bounds throughput now.", (*_SUBJECT, "limit"))
-    budget = _Gauge("latency_budget_seconds", "Where the mean request's time went.", (*_SUBJECT, "phase"))
-    share = _Gauge("latency_budget_ratio", "The phase's share of the mean request.", (*_SUBJECT, "phase"))
+    budget = _Gauge(
+        "latency_budget_seconds", "Where the average request spent its time.", (*_SUBJECT, "phase")
+    )
+    share = _Gauge("latency_budget_ratio", "The phase's share of the average request.", (*_SUBJECT, "phase"))
     for engine in engines:
         for name, value in engine.values.items():
             if name in families:

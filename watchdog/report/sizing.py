@@ -74,7 +74,7 @@ def outlook_text(seen: Outlook, engine: str) -> str:
         noun = "replica" if seen.replicas == 1 else "replicas"
         found.append(f"The load wants {seen.replicas} {noun} of this kind, each at most 80% full.")
     else:
-        found.append("How many replicas it wants cannot be told: no usage of the pool was seen.")
+        found.append("The number of replicas is unknown: KV usage was never seen.")
     name = f"engine {engine}" if engine else "load"
     return f"{name:{_MARGIN}}" + " ".join(found)
 
@@ -99,7 +99,7 @@ def _queue_outlook(seen: Outlook) -> str:
     if seen.queue is None:
         return "No queue grows."
     pair = f"{seen.queue.least_per_second:.2g} to {seen.queue.most_per_second:.2g}"
-    text = f"The queue grows by {pair} requests a second"
+    text = f"The queue grows by {pair} requests/s"
     if seen.queue_full is not None and seen.queue_bound is not None:
         text += f" and reaches {seen.queue_bound:,.0f} in {_interval(seen.queue_full)}"
     return text + "."

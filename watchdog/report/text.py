@@ -21,7 +21,7 @@ from watchdog.text import quantity_text, seconds_text
 WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
 PROOF_OF_IDLENESS = (
-    f"Send one small request (max_tokens 1) and look again: a step that ends is the proof. {WITNESS_HOWTO}."
+    f"Send one small request (max_tokens 1) and check again: a completed step is the proof. {WITNESS_HOWTO}."
 )
 MOST_ENDED = 5
 _MARGIN = 13
@@ -30,7 +30,7 @@ _ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e":
 # Where the name that a metric wants says too little or too much beside a value with its unit.
 _READING_WORDS = {
     "window_first_tokens": "first tokens in 30 s",
-    "running_mean_requests": "mean running",
+    "running_mean_requests": "average running",
     "standing_queue_requests": "shortest queue in 15 s",
     "running_requests": "running",
     "waiting_requests": "waiting",
@@ -38,7 +38,7 @@ _READING_WORDS = {
     "single_stream_tokens_per_second": "one stream",
     "decode_ceiling_tokens_per_second": "ceiling of one stream",
     "decode_ceiling_ratio": "one stream of ceiling",
-    "requests_that_fit": "fit in the pool",
+    "requests_that_fit": "requests that fit",
     "prefix_hit_ratio": "prefix hits",
 }
 _SHOWN_READINGS = (
@@ -50,7 +50,7 @@ _SHOWN_READINGS = (
     ("prefix_hit_ratio", "prefix hits"),
     ("ttft_p95_seconds", "TTFT p95"),
     ("itl_p99_seconds", "ITL p99"),
-    ("requests_that_fit", "fit in the pool"),
+    ("requests_that_fit", "requests that fit"),
 )
 
 
@@ -103,7 +103,7 @@ def target_text(
     lines += _ended_lines(body, width)
     for readings in body.readings:
         lines += _engine_lines(body, readings.engine, readings.model_name, readings.values, width)
-        lines += row("time went", budget_text(readings.latency_budget), width)
+        lines += row("latency", budget_text(readings.latency_budget), width)
         # Where a cause leads, it is the answer: several limits can bind at once, and only one is to be moved.
         limit = "" if lead else _limit_text(readings.limit, readings.limit_share)
         lines += row("limit", limit, width)
@@ -125,7 +125,7 @@ def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
 
 
 def budget_text(budget: dict[str, LatencyShareBody]) -> str:
-    """Where a mean request's time went, in one line; empty where that is not known."""
+    """Where the average request spent its time, in one line; empty where that is not known."""
     parts = [
         f"{phase.replace('_', ' ')} {seconds_text(part.seconds)} ({part.share:.0%})"
         for phase, part in budget.items()
@@ -204,7 +204,7 @@ def headline(body: TargetBody, lead: IncidentBody | None, starting: str = TOO_SH
 def state_text(body: TargetBody, starting: str = TOO_SHORT) -> str:
     """What there is to say of a target that no cause leads; `starting` is why one cannot be judged yet."""
     return {
-        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}fires{_shadow(body)}",
+        Verdict.HEALTHY: f"nothing {'above info ' * _has_info(body)}is firing{_shadow(body)}",
         Verdict.STARTING: starting,
         Verdict.UNKNOWN: _why_unknown(body),
     }.get(body.verdict, body.why)
@@ -238,7 +238,7 @@ def _why_unknown(body: TargetBody) -> str:
     if body.failure:
         return "its page could not be read"
     if body.scrape_age_seconds is not None and not body.readings:
-        return "it answers, but shows no series of vLLM: still loading, or the wrong port or path"
+        return "it answers, but has no vLLM metrics: still loading, or wrong port or path"
     return body.why or "it cannot be judged now"
 
 
@@ -257,7 +257,7 @@ def _incident_lines(incident: IncidentBody, now: str | None, width: int) -> Iter
         for index, remedy in enumerate(remedies):
             yield from _remedy_lines("" if index else label, index + 1, remedy, width)
     if any(remedy.flag for remedy in incident.remedies):
-        yield from row("", "Flags count from the next start of the server.", width)
+        yield from row("", "Flag changes need a vLLM restart.", width)
     for index, text in enumerate(incident.unhelpful):
         yield from row("" if index else "won't help", text, width)
     yield from row("symptoms", ", ".join(incident.symptoms), width)
@@ -389,7 +389,7 @@ def _limit_text(limit: str, share: float | None) -> str:
 
 def _seen(body: TargetBody) -> str:
     age = body.scrape_age_seconds
-    parts = ["never scraped with success" if age is None else f"scraped {age_text(age)}"]
+    parts = ["never scraped successfully" if age is None else f"scraped {age_text(age)}"]
     version = body.vllm.version or body.vllm.bracket
     if version:
         parts.append(f"vLLM {version}")
@@ -397,7 +397,9 @@ def _seen(body: TargetBody) -> str:
         parts.append(", ".join(body.vllm.models))
     blind = sorted({each.rule for each in body.blind})
     if blind and body.readings:
-        parts.append(f"{len(blind)} rule{'s' * (len(blind) != 1)} blind: {_few(blind)}")
+        parts.append(
+            f"{len(blind)} rule{'s' * (len(blind) != 1)} unavailable (metrics missing): {_few(blind)}"
+        )
     return "; ".join(parts)
 
 
@@ -413,7 +415,7 @@ def _hint_text(hints: list[str], first: bool) -> str:
     where = "`hints` in the JSON"
     if first:
         return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
-    return f"{len(hints)} on what would make this more exact: {where}"
+    return f"{len(hints)} settings would sharpen this: {where}"
 
 
 def _few(names: list[str]) -> str:

@@ -198,7 +198,7 @@ class TargetSettings(Credentials):
     batch_jobs: bool = Field(
         default=False,
         description=(
-            "Jobs of many requests at once are wanted here: queues, full batches and late answers are told as info."
+            "Jobs of many requests at once run here on purpose: queues, full batches and high latency are info only."
         ),
     )
     slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Latencies you promise.")
@@ -430,7 +430,9 @@ class AlertmanagerSettings(Section):
     symptoms: bool = Field(
         default=False, description="Send symptoms as alerts of their own, not only causes."
     )
-    heartbeat: bool = Field(default=True, description="Keep an alert firing that tells that we are alive.")
+    heartbeat: bool = Field(
+        default=True, description="Keep a heartbeat alert firing while the watchdog is alive."
+    )
 
 
 class WebhookSettings(Credentials):
@@ -668,7 +670,7 @@ def _collisions(settings: Settings) -> Iterator[str]:
     remedy = "set alertmanager.instance or alertmanager.external_labels"
     if settings.instance_targets and settings.instance in _NO_INSTANCES:
         yield (
-            f"alerts are not told from those of another machine (its name is {settings.instance or 'empty'}): "
+            f"alerts look the same as those of another machine (its name is {settings.instance or 'empty'}): "
             f"the end of one would end the other; {remedy}"
         )
     bare = [
@@ -681,7 +683,7 @@ def _collisions(settings: Settings) -> Iterator[str]:
     if bare and alertmanager.instance is None:
         names = ", ".join(bare[:3]) + (" and others" if len(bare) > 3 else "")
         yield (
-            f"alerts of {names} are not told from those of another network where the same host name is another "
+            f"alerts of {names} look the same as those of another network where the same host name is another "
             f"server; {remedy}"
         )
 

@@ -31,7 +31,7 @@ a key with nothing after it means its default. The excerpt below a fault shows k
 **Environment.** `WATCHDOG_` and the key in capitals, with two underscores for each level: `WATCHDOG_WEB__PORT=9847`.
 Lists are JSON or items with commas between them (`WATCHDOG_TARGETS=http://a:8000,http://b:8000`),
 mappings are JSON or `key=value` items. `WATCHDOG_X_FILE` gives X from a file.
-A `WATCHDOG_` variable that is no setting is told as a warning with the nearest name, and does not stop the start:
+A `WATCHDOG_` variable that is no setting gives a warning with the nearest name, and does not stop the start:
 Kubernetes and Docker put variables of their own beside a service called `watchdog`.
 
 **Secrets** are files, read again at each use, so that they can be rotated. User info in a URL is taken out of it

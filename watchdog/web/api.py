@@ -592,7 +592,7 @@ def _http_error(_request: Request, error: Exception) -> Response:
 
 _WORDS = {
     "Not Found": "there is nothing here; / is the page, /diagnose?format=text the same as text, "
-    "/openapi.json tells the rest",
+    "/openapi.json has the rest",
     "Method Not Allowed": "this method is not allowed here",
 }
 
