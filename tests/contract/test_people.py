@@ -64,7 +64,7 @@ def test_people_read_the_cause_what_to_do_and_links_that_open(tmp_path: Path) ->
         assert "http://w.example/incidents/kv-pool-exhausted/gpu-0/" in text
         assert "http://w.example/rules/kv-pool-exhausted" in text
     for title in [slack["title"], pagerduty["payload"]["summary"], opsgenie["message"]]:
-        assert title.startswith("CRITICAL: The KV pool is exhausted")
+        assert title.startswith("CRITICAL: The KV cache is full")
     assert "<!channel>" not in slack["text"]
     assert "<http://evil" not in slack["text"]
     assert "&lt;!channel&gt;" in slack["text"]

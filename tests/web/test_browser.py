@@ -126,7 +126,7 @@ def test_a_refresh_keeps_focus_folds_and_scroll_and_tells_of_another_verdict(
 ) -> None:
     page = opened(browser, alone, "/", PHONE)
     icon = page.locator("#icon").get_attribute("href")
-    assert page.title() == "CRITICAL chat: The KV pool is exhausted - vllm-watchdog"
+    assert page.title() == "CRITICAL chat: The KV cache is full - vllm-watchdog"
     page.get_by_text("What will not help").click()
     page.locator("summary", has_text="Symptoms of it").focus()
     page.evaluate("scrollTo(0, 300)")
@@ -152,7 +152,7 @@ def test_the_page_says_that_it_is_held_or_that_the_watchdog_is_gone(
     page.clock.run_for(REFRESH_SECONDS * 1000)
     fresh = page.locator("#fresh")
     assert fresh.inner_text() == "held while text is selected; data is from 14:13:20 UTC"
-    assert page.evaluate("String(getSelection())").strip() == "The KV pool is exhausted"
+    assert page.evaluate("String(getSelection())").strip() == "The KV cache is full"
     page.evaluate("getSelection().removeAllRanges()")
     refreshed(page)
     assert fresh.inner_text() == "updated 14:13:20 UTC"
