@@ -145,6 +145,8 @@ class Engine:
         self.joined: list[Request] = []
         self.ends, self.leaving = list[tuple[int, int, Request]](), list[tuple[float, int, Request]]()
         self.shares, self.touched = dict[str, int](), dict[str, int]()
+        # What the blocks of a shared prefix hold while somebody uses them, by its first user.
+        self.share_tokens = dict[str, int]()
         self.now, self.step_end, self.chunks, self.decoding = 0.0, inf, list[tuple[Request, int]](), 0
         self.used = self.written = self.decode_steps = self.done = 0
         self.gauges = (0, 0, 0.0)
@@ -254,6 +256,7 @@ class Engine:
         if cached:
             if one.prefix not in self.shares:
                 self.used += cached
+                self.share_tokens[one.prefix] = cached
             self.shares[one.prefix] = self.shares.get(one.prefix, 0) + 1
         self.running[one] = self.prefilling[one] = None
 
@@ -272,7 +275,7 @@ class Engine:
             self.shares[one.prefix] -= 1
             if not self.shares[one.prefix]:
                 del self.shares[one.prefix]
-                self.used -= one.cached
+                self.used -= self.share_tokens.pop(one.prefix)
                 self.touched[one.prefix] = self.written
             one.cached = 0
 

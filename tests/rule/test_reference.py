@@ -55,7 +55,7 @@ def test_every_shipped_rule_fits(file: Any) -> None:
         ({"tests": [{"name": "n", "expect": "fires", "signals": {"waiting_lst": 1}}]}, "$.tests[0].signals"),
         ({"remedies": [{"action": "a", "price": "p"}]}, "$.remedies[0]"),
         ({"remedies": [{"first": [{"shared": "a"}]}]}, "$.remedies[0]"),
-        ({"remedies": [{"first": [{"shared": "a"}, {"shared": "b"}], "when": "a > 0"}]}, "$.remedies[0]"),
+        ({"remedies": [{"first": [{"shared": "a"}, {"shared": "b"}], "why": "w"}]}, "$.remedies[0]"),
     ],
 )
 def test_an_editor_shows_what_the_reader_would_refuse(changes: dict[str, Any], path: str) -> None:
@@ -67,7 +67,12 @@ def test_an_editor_shows_what_the_reader_would_refuse(changes: dict[str, Any], p
     "changes",
     [
         {"for": "1m30s", "keep_firing_for": 90},
-        {"remedies": [{"shared": "a"}, {"first": [{"shared": "b", "why": "w"}, {"shared": "c"}]}]},
+        {
+            "remedies": [
+                {"shared": "a"},
+                {"first": [{"shared": "b", "why": "w"}, {"shared": "c"}], "when": "a > 0"},
+            ]
+        },
         {"when": [{"any": ["a > 0", {"all": ["b > 0", "c > 0"]}]}]},
         {"where": {"x": 3, "y": "a + b", "z": {"any": ["a > 0", "b > 0"]}}},
         {"raise_to": {"severity": "critical", "when": {"any": ["a > 0", "b > 0"]}}},

@@ -71,6 +71,21 @@ def test_of_a_group_the_first_that_can_be_offered_is(tmp_path: Path) -> None:
     assert offered(rules, waiting_last=1) == ["Add a replica. 1 wait, more than 5.", "Look. Always."]
 
 
+def test_the_conditions_of_a_group_hold_for_all_of_it(tmp_path: Path) -> None:
+    group = """\
+  - when: waiting_last > 3
+    unless: running_last > 10
+    first:
+      - {action: Wait., why: It drains., price: Time., when: running_last > 3}
+      - shared: add-replica
+"""
+    rules = loaded(tmp_path, group)
+    assert offered(rules, waiting_last=9, running_last=4) == ["Wait. It drains."]
+    assert offered(rules, waiting_last=9, running_last=1) == ["Add a replica. 9 wait, more than 5."]
+    assert offered(rules, waiting_last=1, running_last=4) == []
+    assert offered(rules, waiting_last=9, running_last=11) == []
+
+
 def test_a_change_of_a_shared_remedy_is_a_change_of_the_rules(tmp_path: Path) -> None:
     before = loaded(tmp_path, "  - shared: add-replica").digest
     assert loaded(tmp_path, "  - shared: add-replica", SHARED.replace("GPU", "server")).digest != before
@@ -81,7 +96,7 @@ def test_a_change_of_a_shared_remedy_is_a_change_of_the_rules(tmp_path: Path) ->
     [
         ("  - shared: add-replicas", "queue.yaml:9", "there is no shared remedy `add-replicas`"),
         ("  - shared: add-replica\n    pric: x", "queue.yaml:10", "the key `pric` is not known here"),
-        ("  - first: [{shared: add-replica}]", "queue.yaml:9", "`first` stands alone"),
+        ("  - first: [{shared: add-replica}]", "queue.yaml:9", "`first` is a list of two remedies or more"),
         (
             "  - first:\n    - shared: add-replica\n    - shared: add-replica\n      when: waiting > 1",
             "queue.yaml:12",

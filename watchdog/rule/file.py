@@ -194,7 +194,8 @@ class RaisePart(_Part):
 class RemedyPart(_Part):
     """One thing to do. `{value}` in its texts stands for what `suggest` or `value` gives.
 
-    A mapping with the one key `first` and a list of remedies is a group: the first that can be offered is.
+    A mapping with `first` and a list of remedies is a group: the first that can be offered is. `when` and `unless`
+    beside `first` hold for all of them.
     """
 
     shared: Text | None = Field(

@@ -12,7 +12,7 @@ from watchdog.language.grammar import COMPARISONS, FUNCTIONS, MAX_LENGTH, MAX_NE
 from watchdog.language.template import TEXTS
 from watchdog.rule.clause import GROUPS, LONGEST_CLAUSE
 from watchdog.rule.file import CLAUSE, PART, OwnTestPart, ParameterPart, RaisePart, RemedyPart, RulePart
-from watchdog.rule.remedies import FIRST, SHARED
+from watchdog.rule.remedies import FIRST, OF_ALL, SHARED
 from watchdog.signals.catalogue import COMPARISONS as COMPARED
 from watchdog.signals.catalogue import REMEMBERED, signal_names
 
@@ -80,7 +80,7 @@ def _remedy_schemas(whole: dict[str, Any]) -> dict[str, Any]:
             "type": "object",
             "required": [FIRST],
             "additionalProperties": False,
-            "properties": {FIRST: group},
+            "properties": {FIRST: group} | {key: {"$ref": "#/$defs/Clause"} for key in OF_ALL},
         },
     }
 

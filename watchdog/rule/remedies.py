@@ -12,6 +12,8 @@ FILE_NAME = "remedies.yaml"
 """The file of a folder of rules that holds what its rules share; no rule can have this name."""
 SHARED, FIRST = "shared", "first"
 """The key that names a shared remedy, and the key of a group of which the first that can be offered is."""
+OF_ALL: Mapping[str, str] = {"when": "all", "unless": "any"}
+"""The conditions that a group may have, and how each is joined with that of a remedy in it."""
 
 _KIND = Kind(
     "a file of shared remedies",
@@ -89,11 +91,24 @@ def expand(file: YamlFile, content: dict[str, Any], shared: SharedRemedies) -> E
     if not isinstance(listed, list):
         return Expanded(shared, content, (), ())
     remedies, places, groups = [], [], []
-    for place, group, remedy in _apart(file, listed):
-        remedies.append(_whole(file, place, remedy, shared))
+    for place, group, remedy in _apart(
+        file, [_listed(file, index, each, shared) for index, each in enumerate(listed)]
+    ):
+        remedies.append(remedy)
         places.append(place)
         groups.append(group)
     return Expanded(shared, {**content, "remedies": remedies}, tuple(places), tuple(groups))
+
+
+def _listed(file: YamlFile, index: int, entry: Any, shared: SharedRemedies) -> Any:
+    """An entry of the list with the remedies in it whole."""
+    if not (isinstance(entry, dict) and isinstance(entry.get(FIRST), list)):
+        return _whole(file, ("remedies", index), entry, shared)
+    whole = [
+        _whole(file, ("remedies", index, FIRST, number), each, shared)
+        for number, each in enumerate(entry[FIRST])
+    ]
+    return {**entry, FIRST: whole}
 
 
 def _apart(file: YamlFile, listed: Sequence[Any]) -> Iterator[tuple[Path, int | None, Any]]:
@@ -103,11 +118,26 @@ def _apart(file: YamlFile, listed: Sequence[Any]) -> Iterator[tuple[Path, int | 
             yield place, None, entry
             continue
         group = entry[FIRST]
-        if len(entry) > 1 or not isinstance(group, list) or len(group) < 2:
-            file.fault((*place, FIRST, KEY), "`first` stands alone, with a list of two remedies or more")
+        if {*entry} - {FIRST, *OF_ALL} or not isinstance(group, list) or len(group) < 2:
+            file.fault(
+                (*place, FIRST, KEY),
+                "`first` is a list of two remedies or more, with nothing but `when` and `unless` beside it",
+            )
             continue
         for number, remedy in enumerate(group):
-            yield (*place, FIRST, number), index, remedy
+            yield (*place, FIRST, number), index, _conditioned(remedy, entry)
+
+
+def _conditioned(remedy: Any, group: Mapping[str, Any]) -> Any:
+    """A remedy of a group with the conditions of the group added to its own."""
+    if not isinstance(remedy, dict):
+        return remedy
+    joined = {
+        key: {word: [group[key], remedy[key]]} if key in remedy else group[key]
+        for key, word in OF_ALL.items()
+        if key in group
+    }
+    return remedy | joined
 
 
 def _whole(file: YamlFile, place: Path, remedy: Any, shared: SharedRemedies) -> Any:
