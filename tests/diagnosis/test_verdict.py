@@ -48,7 +48,7 @@ def test_idleness_is_health_only_where_a_witness_saw_it() -> None:
     assert verdict(IDLE, idleness=WITNESS) is Verdict.HEALTHY
     assert verdict(STUCK, idleness=WITNESS) is Verdict.UNSETTLED
     assert verdict(WORKS, IDLE) is Verdict.HEALTHY
-    assert ruling(Standing(), [IDLE], WITNESS).why == "idle: GET /load tells that no request is in flight"
+    assert ruling(Standing(), [IDLE], WITNESS).why == "idle: GET /load reports no request in flight"
 
 
 def test_what_the_api_server_took_is_in_flight_though_the_gauges_show_nothing() -> None:

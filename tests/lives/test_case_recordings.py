@@ -30,13 +30,19 @@ class Answer:
 
 
 ANSWERS = (
-    Answer("68-decode-latched", "decode-slowed", 150, 215, ("clocks", "neighbour", "driver", "Restart")),
+    Answer(
+        "68-decode-latched",
+        "decode-slowed",
+        150,
+        215,
+        ("clocks", "other processes on the GPU", "driver", "restart"),
+    ),
     Answer(
         "69b-kv-usage-negative-pool-full",
         "kv-pool-exhausted",
         90,
         120,
-        ("which cannot be", "preemptions"),
+        ("impossible", "preemptions"),
         Severity.CRITICAL,
     ),
     Answer(
@@ -52,7 +58,7 @@ ANSWERS = (
     ),
     Answer("75a-mm-preprocess-single-worker", "api-server-cpu-bound", 60, 85, ("images",)),
     Answer("89-host-memory-leak-killed", "host-memory-grows", 240, 320, ("GB of host memory",)),
-    Answer("92b-two-streams-crawl-no-before", "streams-crawl", 0, 40, ("0.2 tokens a second",)),
+    Answer("92b-two-streams-crawl-no-before", "streams-crawl", 0, 40, ("0.2 tokens/s",)),
 )
 
 
@@ -98,7 +104,7 @@ def test_89_what_came_after_says_how_large_the_process_had_become() -> None:
     seen = watched("89-host-memory-leak-killed")
     for rule in ("target-down", "engine-restarted"):
         incidents = [one for _, snapshot in seen for one in snapshot.incidents if one.key.rule == rule]
-        assert "held 102.0 GB of host memory" in incidents[-1].cause
+        assert "used 102.0 GB of host memory" in incidents[-1].cause
     assert "host-memory-grows" not in firing(seen[-1][1])
 
 

@@ -330,7 +330,11 @@ class WebSettings(Section):
         description="Host names accepted beside loopback names, the listening address and external_url's; "
         "`*.example.com` for a domain, `*` for any.",
     )
-    max_body_bytes: Count = Field(default=1024 * 1024, gt=0, description="A longer request body is refused.")
+    max_body_bytes: Count = Field(
+        default=1024 * 1024,
+        gt=0,
+        description="A longer request body is refused; /alertmanager takes 8 MiB at least.",
+    )
     reload_endpoint: bool = Field(default=False, description="Serve POST /-/reload.")
     limit_concurrency: Count = Field(default=200, gt=0, description="Connections beyond this many get a 503.")
 

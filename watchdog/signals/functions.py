@@ -629,7 +629,11 @@ def leading_above(formulas: Sequence[Formula], least: float) -> Formula:
             return None
         return float(sum(1 for _ in takewhile(lambda one: (one.value(view) or 0.0) >= least, formulas)))
 
-    return Formula(value, formulas[0].reads, NoPromQL("It is counted until one does not reach it."))
+    return Formula(
+        value,
+        formulas[0].reads,
+        NoPromQL("Positions are counted up to the first one that does not reach the share"),
+    )
 
 
 def per_request(formula: Formula) -> Formula:
