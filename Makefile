@@ -15,6 +15,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
 	test_strict_yaml.py test_text.py test_words.py) \
 	$(wildcard tests/faults/test_f51_*.py tests/faults/test_f59_*.py)
+# Tests of the same rooms that drive them from outside: a whole life, a command. Too slow for each save.
+WHOLE := tests/lives/test_restarts.py tests/cli/test_explain.py tests/cli/test_size.py
 # What stands on a library: its tests see what a version of it changes. The one against the API's document wants
 # newer versions than our lowest.
 EDGES := $(addprefix tests/,cli notify report scrape service state test_entries.py test_logs.py) \
@@ -45,7 +47,7 @@ quick: .venv/.develops ## tests of the core, lint and format, in half a minute: 
 	$(BIN)/ruff format --check .
 
 coverage: .venv/.develops ## how much of the core its tests run; fails below the gate in pyproject.toml
-	$(BIN)/python -m pytest --cov --numprocesses $(WORKERS) --dist loadfile $(CORE) $(ARGS)
+	$(BIN)/python -m pytest --cov --numprocesses $(WORKERS) --dist loadfile $(CORE) $(WHOLE) $(ARGS)
 
 compatible: ## quick tests and those of what stands on a library, with lowest and newest versions
 	$(PYTHON) -m tests.compatible $(CORE) $(EDGES)
