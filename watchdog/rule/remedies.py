@@ -91,31 +91,21 @@ def expand(file: YamlFile, content: dict[str, Any], shared: SharedRemedies) -> E
     if not isinstance(listed, list):
         return Expanded(shared, content, (), ())
     remedies, places, groups = [], [], []
-    for place, group, remedy in _apart(
-        file, [_listed(file, index, each, shared) for index, each in enumerate(listed)]
-    ):
+    for place, group, remedy in _apart(file, listed, shared):
         remedies.append(remedy)
         places.append(place)
         groups.append(group)
     return Expanded(shared, {**content, "remedies": remedies}, tuple(places), tuple(groups))
 
 
-def _listed(file: YamlFile, index: int, entry: Any, shared: SharedRemedies) -> Any:
-    """An entry of the list with the remedies in it whole."""
-    if not (isinstance(entry, dict) and isinstance(entry.get(FIRST), list)):
-        return _whole(file, ("remedies", index), entry, shared)
-    whole = [
-        _whole(file, ("remedies", index, FIRST, number), each, shared)
-        for number, each in enumerate(entry[FIRST])
-    ]
-    return {**entry, FIRST: whole}
-
-
-def _apart(file: YamlFile, listed: Sequence[Any]) -> Iterator[tuple[Path, int | None, Any]]:
+def _apart(
+    file: YamlFile, listed: Sequence[Any], shared: SharedRemedies
+) -> Iterator[tuple[Path, int | None, Any]]:
+    """Each remedy whole, with its place and the number of its group."""
     for index, entry in enumerate(listed):
         place: Path = ("remedies", index)
         if not (isinstance(entry, dict) and FIRST in entry):
-            yield place, None, entry
+            yield place, None, _whole(file, place, entry, shared)
             continue
         group = entry[FIRST]
         if {*entry} - {FIRST, *OF_ALL} or not isinstance(group, list) or len(group) < 2:
@@ -125,7 +115,8 @@ def _apart(file: YamlFile, listed: Sequence[Any]) -> Iterator[tuple[Path, int | 
             )
             continue
         for number, remedy in enumerate(group):
-            yield (*place, FIRST, number), index, _conditioned(remedy, entry)
+            within: Path = (*place, FIRST, number)
+            yield within, index, _conditioned(_whole(file, within, remedy, shared), entry)
 
 
 def _conditioned(remedy: Any, group: Mapping[str, Any]) -> Any:
