@@ -26,10 +26,11 @@ from watchdog.errors import ConfigError
 from watchdog.model import Verdict
 from watchdog.replay.together import Together
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, TargetBody, diagnosis_body
+from watchdog.report.overall import COLUMNS, overall, overall_text
 from watchdog.report.sparkline import sparkline
 from watchdog.report.text import since_seconds, state_text, target_text
 from watchdog.rule.in_force import load_rules, with_directories
-from watchdog.text import quantity_text, seconds_text
+from watchdog.text import seconds_text
 
 # Ten minutes at the usual pace, of which a line shows the newest.
 KEPT_SAMPLES = 120
@@ -97,7 +98,7 @@ class Screen:
         self.body = diagnosis_body([each.target for each in seen.last], snapshots, seen.fleet, wall)
         for target in self.body.targets:
             line = self.waiting.setdefault(target.name, deque(maxlen=KEPT_SAMPLES))
-            line.append(total(target, "waiting_requests"))
+            line.append(overall(target, "waiting_requests"))
         self.changed.set()
 
     @property
@@ -148,9 +149,7 @@ class Screen:
             ("state", "left"),
             ("cause", "left"),
             ("for", "right"),
-            ("waiting", "right"),
-            ("KV", "right"),
-            ("TTFT p95", "right"),
+            *((label, "right") for _, label in COLUMNS),
         ):
             table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
         if columns >= 100:
@@ -168,9 +167,8 @@ class Screen:
         yield lead.title if lead else state_text(body)
         seconds = since_seconds(lead, self.body.generated_at if self.body else None)
         yield "" if seconds is None else seconds_text(seconds)
-        yield _shown("waiting_requests", total(body, "waiting_requests"))
-        yield _shown("kv_usage_ratio", greatest(body, "kv_usage_ratio"))
-        yield _shown("ttft_p95_seconds", greatest(body, "ttft_p95_seconds"))
+        for name, _ in COLUMNS:
+            yield overall_text(body, name)
         if columns >= 100:
             yield sparkline(list(self.waiting.get(body.name, ())), LINE_COLUMNS)
 
@@ -193,23 +191,6 @@ def _title(body: DiagnosisBody) -> Text:
     )
     text = f"vllm-watchdog  {clock}  {len(body.targets)} server{'s' * (len(body.targets) != 1)}: {', '.join(parts)}"
     return Text(" | ".join([text, *fleet]), style="bold", no_wrap=True, overflow="ellipsis")
-
-
-def total(body: TargetBody, name: str) -> float | None:
-    """A reading summed over a server's engines; None where none of them tells it."""
-    known = [value for each in body.readings if (value := each.values.get(name)) is not None]
-    return sum(known) if known else None
-
-
-def greatest(body: TargetBody, name: str) -> float | None:
-    """The greatest of a reading over a server's engines; None where none of them tells it."""
-    return max(
-        (value for each in body.readings if (value := each.values.get(name)) is not None), default=None
-    )
-
-
-def _shown(name: str, value: float | None) -> str:
-    return "-" if value is None else quantity_text(name, value)
 
 
 # The terminal.

@@ -7,6 +7,7 @@ from watchdog.model import Severity, State, Verdict
 from watchdog.remedy.instruction import instruction
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, IncidentBody, TargetBody
 from watchdog.report.impact import impact_text
+from watchdog.report.overall import glance
 from watchdog.report.text import (
     WIDTH,
     by_urgency,
@@ -21,11 +22,9 @@ from watchdog.report.text import (
     summary,
 )
 from watchdog.report.trend import Trend
-from watchdog.text import quantity_text
 
 MOST_IN_FULL = 5
 """Servers with a cause that get their lines; of the others the first line is enough to choose one."""
-_GLANCE = (("waiting_requests", "waiting"), ("kv_usage_ratio", "KV"), ("ttft_p95_seconds", "TTFT p95"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +62,6 @@ def ordinal(number: int) -> str:
 def recurrence_text(times: int) -> str:
     """`4th time in 24 h`; empty for the first."""
     return f"{ordinal(times)} time in 24 h" if times > 1 else ""
-
-
-def glance(body: TargetBody) -> str:
-    """The three readings that tell a server's load, over its first engine; empty where none is known."""
-    values = body.readings[0].values if body.readings else {}
-    told = [
-        f"{label} {quantity_text(name, values[name])}"
-        for name, label in _GLANCE
-        if values.get(name) is not None
-    ]
-    return ", ".join(told)
 
 
 def _fleet_lines(incident: IncidentBody, now: str | None, width: int) -> Iterable[str]:

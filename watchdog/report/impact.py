@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from watchdog.report.bodies import LatencyShareBody, ReadingsBody, TargetBody
+from watchdog.report.overall import over
 from watchdog.report.text import words
 from watchdog.text import seconds_text
 
@@ -26,7 +27,7 @@ def impact_text(body: TargetBody, before: float | None = None) -> str:
 
 def _queue_text(engines: list[ReadingsBody]) -> str:
     """How many requests of those in the server wait; empty where that is unknown or there are none."""
-    waiting, running = _total(engines, "waiting_requests"), _total(engines, "running_requests")
+    waiting, running = over(engines, "waiting_requests"), over(engines, "running_requests")
     if waiting is None or running is None or waiting + running <= 0:
         return ""
     if waiting == 0:
@@ -36,9 +37,9 @@ def _queue_text(engines: list[ReadingsBody]) -> str:
 
 def _first_token_text(engines: list[ReadingsBody], before: float | None) -> str:
     """The slowest engine's time to first token; empty where it is unknown."""
-    known = [ttft for each in engines if (ttft := each.values.get("ttft_p95_seconds")) is not None]
+    ttft = over(engines, "ttft_p95_seconds")
     was = f"; {seconds_text(before)} before" if before is not None else ""
-    return f"a first token takes {seconds_text(max(known))} (p95{was})" if known else ""
+    return f"a first token takes {seconds_text(ttft)} (p95{was})" if ttft is not None else ""
 
 
 def _budget_text(budget: Mapping[str, LatencyShareBody]) -> str:
@@ -47,10 +48,3 @@ def _budget_text(budget: Mapping[str, LatencyShareBody]) -> str:
         if part.share is not None and part.share >= LEAST_SHARE_TOLD and phase != "decode":
             return f"{part.share:.0%} of an average request is spent in {words(phase)}"
     return ""
-
-
-def _total(engines: list[ReadingsBody], name: str) -> float | None:
-    """The sum over all engines; None where one of them is unknown, or there is none."""
-    values = [each.values.get(name) for each in engines]
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None

@@ -1,4 +1,4 @@
-"""A fleet at a glance: the servers that need somebody as rows, the worst first, the others as a grid."""
+"""A fleet at a glance: the servers that are not healthy as rows, the worst first, the others as a grid."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,16 +9,18 @@ from markupsafe import Markup
 from watchdog.model import Verdict
 from watchdog.report.bodies import WORST_FIRST, IncidentBody, TargetBody
 from watchdog.report.course import Course
+from watchdog.report.overall import COLUMNS, overall, overall_text
 from watchdog.report.text import ended, state_text
 from watchdog.text import quantity_text
 from watchdog.web.chart import sparkline
 
 CALM = frozenset({Verdict.HEALTHY})
+NEEDY = frozenset({Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN})
+"""What wants a person; the other rows are to be seen, no more: an idle server is no trouble, a pending one not yet."""
 MOST_ROWS = 25
 """More rows than fit on a screen are folded, without pictures: what is wrong with so many is seldom theirs alone."""
 IDLE = "Idle; a hang would not show"
 _CAUSE_CHARACTERS = 60
-_COLUMNS = ("waiting_requests", "kv_usage_ratio", "ttft_p95_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All servers that are shown. `rows` are the first of those in need, `more` the others of them."""
+    """All servers that are shown. `rows` are the first of those that are not healthy, `more` the others of them."""
 
     rows: Sequence[Row]
     more: Sequence[Row]
@@ -49,18 +51,18 @@ class Fleet:
     @property
     def in_need(self) -> int:
         """How many servers need somebody."""
-        return len(self.rows) + len(self.more)
+        return sum(self.counts.get(each, 0) for each in NEEDY)
 
 
 def fleet(targets: Iterable[TargetBody], courses: Mapping[str, Course], models: Iterable[str]) -> Fleet:
     """The fleet as its bodies stand; `courses` are how the readings of each went, `models` all that are served."""
     ordered = sorted(targets, key=lambda body: WORST_FIRST.index(body.verdict))
-    need = [body for body in ordered if body.verdict not in CALM]
+    listed = [body for body in ordered if body.verdict not in CALM]
     calm = [body for body in ordered if body.verdict in CALM]
     over = [(body, each) for body in ordered for each in ended(body)]
     return Fleet(
-        rows=[_row(body, _picture(courses.get(body.name), body)) for body in need[:MOST_ROWS]],
-        more=[_row(body, Markup()) for body in need[MOST_ROWS:]],
+        rows=[_row(body, _picture(courses.get(body.name), body)) for body in listed[:MOST_ROWS]],
+        more=[_row(body, Markup()) for body in listed[MOST_ROWS:]],
         calm=calm,
         counts={
             each: count for each in WORST_FIRST if (count := sum(one.verdict is each for one in ordered))
@@ -75,21 +77,13 @@ def _row(body: TargetBody, picture: Markup) -> Row:
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     told = lead.title if lead is not None else _without_lead(body)
     cause = told if len(told) <= _CAUSE_CHARACTERS else f"{told[: _CAUSE_CHARACTERS - 3]}..."
-    waiting, kv, ttft = (_told(body, name) for name in _COLUMNS)
+    waiting, kv, ttft = (overall_text(body, name) for name, _ in COLUMNS)
     since = lead.since if lead is not None else None
     return Row(body, cause[:1].upper() + cause[1:], since, waiting, kv, ttft, picture)
 
 
 def _without_lead(body: TargetBody) -> str:
     return IDLE if body.verdict is Verdict.IDLE else re.split("[,;] ", state_text(body), maxsplit=1)[0]
-
-
-def _told(body: TargetBody, name: str) -> str:
-    """A reading over all engines: of a queue the sum, else the worst; a dash where it is unknown."""
-    known = [value for each in body.readings if (value := each.values.get(name)) is not None]
-    if not known:
-        return "-"
-    return quantity_text(name, sum(known) if name == "waiting_requests" else max(known))
 
 
 def _picture(course: Course | None, body: TargetBody) -> Markup:
@@ -102,10 +96,8 @@ def _picture(course: Course | None, body: TargetBody) -> Markup:
 
 def _average(calm: Sequence[TargetBody]) -> str:
     told = []
-    for name, label in zip(_COLUMNS, ("waiting", "KV", "TTFT p95"), strict=True):
-        known = [
-            value for body in calm for each in body.readings if (value := each.values.get(name)) is not None
-        ]
+    for name, label in COLUMNS:
+        known = [value for body in calm if (value := overall(body, name)) is not None]
         if known:
             told.append(f"{label} {quantity_text(name, sum(known) / len(known))}")
     return f"average: {', '.join(told)}" if told else ""

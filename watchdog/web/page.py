@@ -10,7 +10,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from watchdog import __version__
 from watchdog.model import Verdict
-from watchdog.remedy.instruction import is_told, setting_text
 from watchdog.report import text
 from watchdog.report.bodies import (
     WORST_FIRST,
@@ -48,7 +47,6 @@ _TEMPLATES = Environment(
 _TEMPLATES.filters |= {
     "seconds": seconds_text,
     "reading": lambda value, name: quantity_text(name, value),
-    "setting": setting_text,
     "readings": text.readings_text,
     "words": text.words,
     "label": text.label,
@@ -73,11 +71,11 @@ _TEMPLATES.filters |= {
     "lead_title": wording.lead_title,
     "icon": wording.icon,
     "cost": wording.cost,
-    "with_flags": wording.with_flags,
+    "step": wording.step,
+    "first_step": wording.first_step,
     "as_words": wording.as_words,
     "number": number_text,
 }
-_TEMPLATES.tests["told"] = is_told
 
 
 def diagnosis_page(

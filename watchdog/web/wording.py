@@ -6,8 +6,9 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
+from watchdog.remedy.instruction import Advice, instruction, is_told, setting_text
 from watchdog.report.bodies import IncidentBody, TargetBody
-from watchdog.report.text import label
+from watchdog.report.text import by_urgency, label
 from watchdog.text import seconds_text
 
 _BRIEF_CHARACTERS = 90
@@ -81,3 +82,30 @@ def as_words(template: str) -> Markup:
 def with_flags(text: str) -> Markup:
     """A sentence as markup, each launch flag in it set as code."""
     return Markup(_FLAG.sub(r"<code>\g<0></code>", str(escape(text))))  # noqa: S704 - escaped
+
+
+def step(remedy: Advice) -> Markup:
+    """What a remedy says to do, its flag and value set as one piece of code to copy, where the sentence has them."""
+    if not remedy.flag:
+        return with_flags(remedy.action)
+    setting = " ".join(filter(None, (remedy.flag, remedy.value)))
+    if is_told(remedy):
+        said = rf"{re.escape(remedy.flag)}" + (
+            rf"(?: to |=| ){re.escape(remedy.value)}" if remedy.value else ""
+        )
+        found = re.search(rf"(?<![\w-]){said}(?![\w-])", remedy.action)
+        if found is not None:
+            before, after = remedy.action[: found.start()], remedy.action[found.end() :]
+            return with_flags(before) + _to_copy(setting) + with_flags(after)
+    direction = setting_text(remedy).partition("--")[0] if not remedy.value else ""
+    return escape(direction) + _to_copy(setting) + Markup(" ") + with_flags(remedy.action)
+
+
+def first_step(incident: IncidentBody) -> str:
+    """What to do first, in one sentence; empty where nothing is proposed."""
+    lists = by_urgency(incident)
+    return instruction(lists[0][1][0]) if lists else ""
+
+
+def _to_copy(setting: str) -> Markup:
+    return Markup('<code class="flag">{}</code>').format(setting)
