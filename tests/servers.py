@@ -1,5 +1,6 @@
 """A loopback server that does to a client whatever its script says."""
 
+import re
 import socket
 import ssl
 import struct
@@ -8,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Self
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 
 class Connection:
@@ -18,15 +21,28 @@ class Connection:
         self.server = server
 
     def read_request(self) -> bytes:
-        """The head of the next request, noted in the server's `requests`; raises EOFError at the end."""
-        head = b""
-        while b"\r\n\r\n" not in head:
-            part = self.peer.recv(65536)
-            if not part:
-                raise EOFError
-            head += part
-        self.server.requests.append(head.decode("latin-1"))
-        return head
+        """The next request, noted in the server's `requests`; raises EOFError at the end.
+
+        Its body is read too: a connection closed over unread bytes is reset, not ended.
+        """
+        seen = b""
+        while b"\r\n\r\n" not in seen:
+            seen += self._part()
+        head, _, body = seen.partition(b"\r\n\r\n")
+        told = _LENGTH.search(head)
+        missing = int(told[1]) - len(body) if told else 0
+        while missing > 0:
+            part = self._part()
+            missing -= len(part)
+            seen += part
+        self.server.requests.append(seen.decode("latin-1"))
+        return seen
+
+    def _part(self) -> bytes:
+        part = self.peer.recv(65536)
+        if not part:
+            raise EOFError
+        return part
 
     def pause(self, seconds: float) -> None:
         """Wait, but not past the server's end."""

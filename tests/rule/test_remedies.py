@@ -68,7 +68,7 @@ def test_of_a_group_the_first_that_can_be_offered_is(tmp_path: Path) -> None:
     assert offered(rules, waiting_last=9, running_last=1) == ["Go. It is stuck.", "Look. Always."]
     # What is unknown is not offered, and the next one is asked.
     assert offered(rules, waiting_last=9) == ["Go. It is stuck.", "Look. Always."]
-    assert offered(rules, waiting_last=1) == ["Add a replica. 1 wait, more than 5.", "Look. Always."]
+    assert offered(rules, waiting_last=1) == ["Add a replica. 1 waits, more than 5.", "Look. Always."]
 
 
 def test_the_conditions_of_a_group_hold_for_all_of_it(tmp_path: Path) -> None:

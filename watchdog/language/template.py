@@ -27,8 +27,21 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNKNOWN = "\0"
 _ASIDE = re.compile(rf" ?\([^()]*{_UNKNOWN}[^()]*\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=\S)")
-_CLAUSE_END = re.compile(r"([,;:] )")
-_JOINING_WORD = re.compile(r"(?:and|but|so|while|which) ")
+# What stands in an aside joins no clauses.
+_CLAUSE_END = re.compile(r"([,;:] )(?![^()]*\))")
+_JOINING_WORD = re.compile(r"^(?:and|but|so|while|which) ")
+# `the last one with: {failure}`: words that announce a value mean nothing without it.
+_ANNOUNCED = re.compile(rf"(?:(?<=[,;] )|^)[^,;:]*: {_UNKNOWN}(?=[,;.!?]|$)")
+# "1 requests wait" as people say it: what is counted, and what one of it does.
+_COUNTED = (
+    "requests|prompts|tokens|streams|servers|engines|rules|scrapes|restarts|steps|preemptions|connections"
+    "|answers|leases|fetches|transfers|adapters|blocks|stores|drafts"
+)
+_DONE = "wait|run|use|share|start|get|finish|arrive|ask|need|take"
+_ONE = re.compile(rf"(?<![\w.,:-])1 ((?:[a-z]+ )?)({_COUNTED})\b(?: ({_DONE})\b)?")
+_ONE_DOES = re.compile(r"(?<![\w.,:-])1 (wait|run)\b")
+_ONE_HAS = re.compile(r"(?<![\w.,:-])(1 [a-z]+(?: [a-z]+)?) (are|were|have)\b")
+_SINGULAR = {"are": "is", "were": "was", "have": "has"}
 
 
 class Part(NamedTuple):
@@ -112,7 +125,24 @@ def render_text(
         for part, text in zip(section.parts, shown, strict=True):
             pieces += [part.literal, _UNKNOWN if text is None else text]
     whole = "".join(pieces)
-    return _without_unknown(whole) if _UNKNOWN in whole else whole
+    return _counted(_without_unknown(whole) if _UNKNOWN in whole else whole)
+
+
+def _counted(text: str) -> str:
+    """The text with one of a thing in the singular, and with the verb that belongs to it."""
+    if "1 " not in text:
+        return text
+    text = _ONE.sub(_one, text)
+    text = _ONE_DOES.sub(r"1 \1s", text)
+    return _ONE_HAS.sub(lambda found: f"{found[1]} {_SINGULAR[found[2]]}", text)
+
+
+def _one(found: re.Match[str]) -> str:
+    verb = found[3]
+    thing = f"1 {found[1]}{found[2].removesuffix('es' if found[2].endswith('ches') else 's')}"
+    if verb is None:
+        return thing
+    return f"{thing} {verb}{'es' if verb.endswith('sh') else 's'}"
 
 
 def _without_unknown(text: str) -> str:
@@ -124,7 +154,7 @@ def _known_clauses(sentence: str) -> str:
     """The sentence without asides and clauses that hold an unknown value; empty where every clause does."""
     if _UNKNOWN not in sentence:
         return sentence
-    body = _ASIDE.sub("", sentence)
+    body = _ANNOUNCED.sub(_UNKNOWN, _ASIDE.sub("", sentence))
     end = body[-1] if body.endswith((".", "!", "?")) else ""
     kept, is_headless = "", False
     for joint, clause in _clauses(body.removesuffix(end)):
@@ -134,6 +164,8 @@ def _known_clauses(sentence: str) -> str:
         elif leads or not is_headless:
             is_headless = False
             kept += joint + clause if kept else _JOINING_WORD.sub("", clause, count=1)
+    if " " not in kept and kept != body.removesuffix(end):
+        return ""  # the one word that introduced what is unknown
     if not body.startswith(kept):
         kept = kept[:1].upper() + kept[1:]
     return kept + end if kept else ""
