@@ -28,16 +28,42 @@ def refusal(text: str | bytes) -> ExpositionError:
     return caught.value
 
 
-@pytest.mark.parametrize(
+BAD = pytest.mark.parametrize(
     "bad",
     [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xed\xb0\x80", b"\xc0\x80", b"\xf5\x80\x80\x80", b"\0"],
     ids=["byte", "half", "high surrogate", "low surrogate", "overlong", "beyond", "NUL"],
 )
-@pytest.mark.parametrize("frame", [b'vllm:a{x="%s"} 1\n', b"# HELP vllm:a %s\n", b"vllm:a 1%s\n", b"%s"])
-def test_f21_what_is_not_utf8_text_fails_the_whole_page(bad: bytes, frame: bytes) -> None:
-    error = refusal(b"vllm:good 1\n" + frame % bad)
-    assert error.reason is Reason.UTF8
+FRAMES = pytest.mark.parametrize(
+    "frame", [b'vllm:a{x="%s"} 1\n', b"# HELP vllm:a %s\n", b"vllm:a 1%s\n", b"%s"]
+)
+
+
+@BAD
+@FRAMES
+def test_f21_a_line_that_is_not_utf8_text_costs_itself_only_and_is_told(bad: bytes, frame: bytes) -> None:
+    known = SeriesCache(wanted)
+    # The line it is remembered by when it is good again is not the empty one of before.
+    for line, notes in ((frame % bad, ("line 2 is not UTF-8 text and was skipped",)), (b"vllm:a 7\n", ())):
+        page = page_of(b"vllm:good 1\n" + line + b"\nvllm:last 2\n", known)
+        values = {series.name: value for series, value in zip(page.series, page.values, strict=True)}
+        assert values.items() >= {"vllm:good": 1.0, "vllm:last": 2.0}.items()
+        assert page.notes == notes
+        assert ("vllm:a" in values) is (not notes)
+    page = page_of(b"vllm:good 1\n" * 3 + 2 * (frame % bad + b"\n"))
+    assert page.notes[0].startswith("2 lines are not UTF-8 text and were skipped, the first is line 4")
+
+
+@BAD
+def test_f21_a_page_of_which_most_is_not_utf8_text_fails(bad: bytes) -> None:
+    for body in (
+        b'vllm:a{x="%s"} 1\n' % bad,
+        b"# HELP vllm:a %s\n" % bad,
+        b'# HELP vllm:a A.\nvllm:good 1\nvllm:a{x="%s"} 1\nvllm:b{x="%s"} 1\n' % (bad, bad),
+    ):
+        assert refusal(body).reason is Reason.UTF8
+    error = refusal(b"vllm:good 1\n" + b'vllm:a{x="%s"} 1\n' % bad * 2)
     assert error.detail.startswith("line 2: ")
+    assert error.detail.endswith("as on 2 of 3 lines with values")
 
 
 def test_f21_utf16_is_not_utf8() -> None:

@@ -1,6 +1,7 @@
 """Faults of pages (F24 to F39) as they come out at the far end: in verdicts, texts, metrics and incidents."""
 
 import time
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -138,6 +139,19 @@ def test_f33_labels_that_are_ours_to_give_are_taken_from_no_page() -> None:
     assert all(incident.key.target == "server" for incident in last.incidents)
     assert "evil" not in metrics_of(last)
     assert "evil" not in str(told(last))
+
+
+def test_f21_a_bad_byte_on_a_page_costs_no_diagnosis_and_is_told() -> None:
+    scrapes = []
+    for at in range(0, 121, 5):
+        text = busy(min(at, 60), waiting=5.0).encode()  # stalled from 60 s on
+        page_end = b'vllm:lora_requests_info{running_lora_adapters="caf\xe9"} 1\n'
+        scrapes.append(replace(scrape(float(at), ""), body=text + page_end))
+    snapshot = watch(scrapes)[-1]
+    assert "engine-stalled" in firing(snapshot)
+    body, text_of_it = told(snapshot)
+    assert [note for note in body["notes"] if "is not UTF-8 text and was skipped" in note]
+    assert "is not UTF-8 text and was skipped" in text_of_it
 
 
 def test_f39_what_an_incident_rests_on_disappears_and_comes_back_without_a_flap() -> None:

@@ -237,14 +237,16 @@ class SeriesCache:
 def parse(body: bytes, cache: SeriesCache) -> Page:
     """Reads a page in the text format (an OpenMetrics body will do); the first of repeated series is taken.
 
-    A value that is not a finite number becomes NaN; timestamps and exemplars are ignored. Raises
-    ExpositionError for anything else, whatever the bytes.
+    A value that is not a finite number becomes NaN; timestamps and exemplars are ignored; a line that is not UTF-8
+    text is skipped as long as most are. Raises ExpositionError for anything else, whatever the bytes.
     """
     notes: list[str] = []
     if body.startswith(BYTE_ORDER_MARK):
         body = body[len(BYTE_ORDER_MARK) :]
         notes.append("a byte order mark at the start of the page was skipped")
-    lines = _lines(body, cache)
+    lines, unreadable = _lines(body, cache)
+    if unreadable:
+        notes.append(_skipped_note(unreadable))
     found, texts = cache.look_up(lines)
     values = _numbers(texts, lines)
     if not found:
@@ -258,7 +260,8 @@ def parse(body: bytes, cache: SeriesCache) -> Page:
     return Page(series, tuple(values), tuple(notes), openmetrics, _strangers(series, lines))
 
 
-def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
+def _lines(body: bytes, cache: SeriesCache) -> tuple[list[bytes], Sequence[int]]:
+    """The lines of a page, and the numbers of those that are no text: they are empty then."""
     if not body or body.isspace():
         raise ExpositionError(Reason.EMPTY, "the page is empty")
     # A family has two lines about it and one sample at least: more lines are a bomb, not worth splitting.
@@ -268,20 +271,52 @@ def _lines(body: bytes, cache: SeriesCache) -> list[bytes]:
     lines = body.split(b"\n")
     if len(body) > cache.max_line_bytes:
         _refuse_long_line(lines, cache.max_line_bytes)
-    if b"\0" in body:
-        number = body.count(b"\n", 0, body.index(b"\0")) + 1
-        raise ExpositionError(Reason.UTF8, f"line {number}: a NUL byte, text was expected")
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        number = body.count(b"\n", 0, error.start) + 1
-        raise ExpositionError(Reason.UTF8, f"line {number}: bytes that are not UTF-8 text") from None
+    unreadable: Sequence[int] = () if _is_text(body) else _blank_unreadable(lines)
     if len(lines) > cache.max_series:
-        samples = sum(1 for line in lines if line.strip() and not line.startswith(b"#"))
+        samples = sum(map(_is_sample, lines))
         if samples > cache.max_series:
             detail = f"{samples} series, at most {cache.max_series} are taken"
             raise ExpositionError(Reason.TOO_LARGE, detail)
-    return lines
+    return lines, unreadable
+
+
+def _is_text(data: bytes) -> bool:
+    if b"\0" in data:
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _blank_unreadable(lines: list[bytes]) -> Sequence[int]:
+    """Empties the lines that are no text and returns their numbers: a bad byte costs its line.
+
+    Raises ExpositionError where most samples are lost: that is no page any more.
+    """
+    unreadable = [number for number, line in enumerate(lines, 1) if not _is_text(line)]
+    lost = sum(_is_sample(lines[number - 1]) for number in unreadable)
+    samples = sum(map(_is_sample, lines))
+    if 2 * lost > samples or samples == 0:
+        first = unreadable[0]
+        what = "a NUL byte" if b"\0" in lines[first - 1] else "bytes that are not UTF-8 text"
+        more = f", as on {lost} of {samples} lines with values" if lost > 1 else ""
+        raise ExpositionError(Reason.UTF8, f"line {first}: {what}{more}")
+    for number in unreadable:
+        lines[number - 1] = b""
+    return unreadable
+
+
+def _is_sample(line: bytes) -> bool:
+    stripped = line.strip()
+    return bool(stripped) and not stripped.startswith(b"#")
+
+
+def _skipped_note(unreadable: Sequence[int]) -> str:
+    if len(unreadable) == 1:
+        return f"line {unreadable[0]} is not UTF-8 text and was skipped"
+    return f"{len(unreadable)} lines are not UTF-8 text and were skipped, the first is line {unreadable[0]}"
 
 
 def _refuse_long_line(lines: Sequence[bytes], most: int) -> None:
@@ -293,7 +328,7 @@ def _refuse_long_line(lines: Sequence[bytes], most: int) -> None:
 
 def _refuse_without_samples(lines: Sequence[bytes]) -> None:
     """Refuses a page of comments only; one whose samples nobody wants is a page."""
-    if not any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
+    if not any(map(_is_sample, lines)):
         raise ExpositionError(Reason.EMPTY, "the page holds comments and no sample")
 
 
