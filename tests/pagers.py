@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -152,9 +153,13 @@ Judge = Callable[[Post], Reply]
 
 
 class Inbox:
-    """Keeps every POST and answers as `judge` says; can go down and come back on the same port."""
+    """Keeps every POST and answers as `judge` says; can go down and come back on the same port.
 
-    def __init__(self, judge: Judge | None = None) -> None:
+    A post of no alert asks only for the time, which answers tell where `date` is set (unix seconds); it is not kept.
+    """
+
+    def __init__(self, judge: Judge | None = None, date: Callable[[], float] | None = None) -> None:
+        self.date = date
         self.judge: Judge = judge or (lambda _: Reply())
         self.posts: list[Post] = []
         self.closing = threading.Event()
@@ -213,10 +218,13 @@ class Inbox:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                reply = inbox._keep(Post(self.path, dict(self.headers.items()), body, time.monotonic()))
+                post = Post(self.path, dict(self.headers.items()), body, time.monotonic())
+                reply = Reply() if body == b"[]" else inbox._keep(post)
                 if reply.wait_seconds and inbox.closing.wait(reply.wait_seconds):
                     return
-                self.send_response(reply.status)
+                self.send_response_only(reply.status)
+                if inbox.date is not None:
+                    self.send_header("Date", formatdate(inbox.date(), usegmt=True))
                 self.send_header("Content-Type", reply.content_type)
                 self.send_header("Content-Length", str(len(reply.body)))
                 if reply.location:

@@ -163,7 +163,7 @@ def check_snapshot(snapshot: Snapshot, rules: RuleSet) -> None:
         assert incident.resolved_at is None or incident.resolved_at >= (
             incident.firing_since or incident.pending_since
         )
-        alert = builder.build(incident, snapshot.wall)
+        alert = builder.build(incident)
         assert set(alert.labels) <= {"alertname", "rule", "severity", "target", "cluster", *FROM_TARGETS}
         assert alert.labels["target"] == NAME
         assert ALERT.validate_json(ALERT.dump_json(alert)) == alert

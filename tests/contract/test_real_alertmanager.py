@@ -15,9 +15,10 @@ import pytest
 import yaml
 
 from tests.contract.programs import ROOT, Alertmanager, get, run
-from tests.pagers import Inbox, Post, Senders, incident, running, senders
+from tests.pagers import Inbox, Ledgers, Post, Senders, incident, running, senders
 from tests.waiting import until
 from tests.watching import diagnosis, shipped_rules
+from watchdog.clock import steady_seconds
 from watchdog.model import Severity, State
 from watchdog.notify.notifiers import Notifiers
 from watchdog.scrape.recording import read, thin
@@ -37,7 +38,7 @@ def firing(**others: Any) -> Any:
 
 
 def observe(alertmanager: Any, *incidents: Any) -> None:
-    alertmanager.observe(incidents, time.monotonic(), time.time())
+    alertmanager.observe(incidents, steady_seconds(), time.time())
 
 
 class Watched:
@@ -87,7 +88,7 @@ def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Pa
         leads: list[str] = []
         for scrape in thin(scrapes, 5.0):
             snapshot = watched.observe(replace(scrape, wall=time.time()))
-            alertmanager.observe(snapshot.incidents, scrape.at, time.time(), snapshot.pageable)
+            alertmanager.observe(snapshot.incidents, steady_seconds(), time.time(), snapshot.pageable)
             if snapshot.lead and snapshot.lead.rule not in leads:
                 leads.append(snapshot.lead.rule)
             if snapshot.lead and snapshot.lead.rule == "kv-pool-exhausted" and not inbox.posts:
@@ -100,7 +101,7 @@ def test_an_incident_of_a_recording_arrives_once_stays_and_resolves(tmp_path: Pa
         # What the recording leaves open ends here.
         left = [one for one in snapshot.incidents if one.state is State.FIRING]
         ends = [replace(one, state=State.RESOLVED, resolved_at=time.time()) for one in left]
-        alertmanager.observe(ends, scrape.at + 5, time.time())
+        observe(alertmanager, *ends)
         until(lambda: not real.names())
         inbox.wait_until(lambda posts: posts[-1].json["status"] == "resolved")
         changes = [
@@ -177,9 +178,9 @@ def test_two_machines_of_the_quick_start_give_two_alerts_and_two_heartbeats(tmp_
     with pair(tmp_path) as (_, real):
         machines = [of_a_machine(name, real.url) for name in ("gpu-0", "gpu-1")]
         for each in machines:
-            each.observe([one], time.monotonic(), time.time(), {one.key})
+            each.observe([one], steady_seconds(), time.time(), {one.key})
         until(lambda: len(active(real)) == 4)
-        machines[0].observe([ended(one)], time.monotonic(), time.time(), ())
+        machines[0].observe([ended(one)], steady_seconds(), time.time(), ())
         until(lambda: len(active(real)) == 3)
         left = active(real)
         for each in machines:
@@ -239,15 +240,46 @@ def test_a_watchdog_that_is_gone_leaves_alerts_that_end_by_themselves(tmp_path: 
     assert said(inbox.posts)[1][0] == "resolved"
 
 
+@pytest.mark.parametrize("off_seconds", [86_400.0, -86_400.0])
+def test_a_machine_whose_clock_is_a_day_off_keeps_its_alert_and_ends_it(
+    tmp_path: Path, off_seconds: float
+) -> None:
+    ledgers = Ledgers()
+
+    def life(real: Alertmanager) -> Senders:
+        given = {"urls": [real.url], "resend_seconds": 1}
+        return senders(given, external_url=None, interval_seconds=0.5, ledgers=ledgers)
+
+    def see(alertmanager: Senders, *incidents: Any) -> None:
+        seen = real.alerts()
+        alertmanager.observe(incidents, steady_seconds(), time.time() + off_seconds)
+        until(lambda: real.alerts() != seen)
+
+    with pair(tmp_path) as (inbox, real):
+        one = firing(since=time.time() - 30)
+        with running(life(real)) as alertmanager:
+            observe(alertmanager, one)
+            began = until(real.alerts)[0]["startsAt"]
+            inbox.wait_for(1)
+        with running(life(real)) as alertmanager:
+            see(alertmanager, one)
+            assert [each["startsAt"] for each in real.alerts()] == [began]
+            see(alertmanager, replace(ended(one), resolved_at=time.time() + off_seconds))
+            # A date has whole seconds: it may end within the next one.
+            until(lambda: not real.names())
+            inbox.wait_for(2)
+        assert [status for status, _ in said(inbox.posts)] == ["firing", "resolved"]
+
+
 def test_a_bad_alert_costs_the_others_nothing(tmp_path: Path) -> None:
     """The real one refuses an alert without any label; ours always have some, so the bad one is put in by hand."""
     with pair(tmp_path) as (_, real), running(sender(real.url)) as alertmanager:
         alertmanagers = alertmanager._alertmanagers
         outbox = alertmanagers._outboxes[0]
         good = [firing(target=f"t{number}") for number in range(5)]
-        alert = alertmanagers._builder.build(replace(good[0], severity=Severity.WARNING), time.time())
+        alert = alertmanagers._builder.build(replace(good[0], severity=Severity.WARNING))
         alertmanagers._queue("bad", replace(alert, labels={"no name": "x"}), time.time())
-        alertmanager.observe(good, time.monotonic(), time.time(), {one.key for one in good})
+        alertmanager.observe(good, steady_seconds(), time.time(), {one.key for one in good})
         until(lambda: outbox.statistics().sent == 5)
         assert len(real.alerts()) == 5
         assert outbox.statistics().errors == 1

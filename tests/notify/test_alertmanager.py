@@ -69,7 +69,7 @@ def test_an_alert_is_named_after_its_cause() -> None:
 
 
 def test_labels_say_who_and_annotations_say_what() -> None:
-    alert = AlertBuilder({"cluster": "eu"}, "http://w:1/").build(incident(symptoms=("ttft-high",)), WALL + 9)
+    alert = AlertBuilder({"cluster": "eu"}, "http://w:1/").build(incident(symptoms=("ttft-high",)))
     assert alert.labels == {
         "alertname": "VllmKvPoolExhausted",
         "cluster": "eu",
@@ -93,28 +93,28 @@ def test_labels_say_who_and_annotations_say_what() -> None:
 def test_a_pager_gets_the_first_step_and_the_first_flag() -> None:
     drain = Remedy("Drain it.", None, None, "It is full.", "")
     flag = incident().remedies[0]
-    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain, flag, flag)), WALL)
+    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain, flag, flag)))
     assert alert.annotations["remedy"] == (
         "Drain it. It is full. Then: --max-model-len 8192: Limit the context. The pool holds more. "
         "Trade-off: Longer ones are refused."
     )
-    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain)), WALL)
+    alert = AlertBuilder({}, "").build(replace(incident(), remedies=(drain, drain)))
     assert alert.annotations["remedy"] == "Drain it. It is full."
-    assert "remedy" not in AlertBuilder({}, "").build(replace(incident(), remedies=()), WALL).annotations
+    assert "remedy" not in AlertBuilder({}, "").build(replace(incident(), remedies=())).annotations
 
 
 def test_a_runbook_within_our_documents_becomes_a_link_to_our_page() -> None:
     own = replace(incident(), runbook="docs/causes.md#kv-pool-exhausted")
-    alert = AlertBuilder({}, "http://w:1").build(own, WALL)
+    alert = AlertBuilder({}, "http://w:1").build(own)
     assert alert.annotations["runbook_url"] == "http://w:1/rules/kv-pool-exhausted"
     # A relative link opens nowhere.
-    assert "runbook_url" not in AlertBuilder({}, "").build(own, WALL).annotations
+    assert "runbook_url" not in AlertBuilder({}, "").build(own).annotations
 
 
 def test_an_external_label_never_replaces_one_of_ours_but_fills_a_missing_one() -> None:
     builder = AlertBuilder({"severity": "none", "target": "fleet"}, "")
-    assert builder.build(incident(), WALL).labels["severity"] == "critical"
-    assert builder.build(incident(target=""), WALL).labels["target"] == "fleet"
+    assert builder.build(incident()).labels["severity"] == "critical"
+    assert builder.build(incident(target="")).labels["target"] == "fleet"
 
 
 def test_a_link_holds_whatever_the_key_holds() -> None:

@@ -3,6 +3,8 @@
 import socket
 import ssl
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import requests
@@ -31,7 +33,8 @@ HEADERS = {"Content-Type": "application/json", "Connection": "close"}
 class Answer:
     """What came of a post: `status` 0 where no whole answer came; `detail` holds neither URL nor secret.
 
-    `timed_out` is whether time ran out before a whole answer.
+    `timed_out` is whether time ran out before a whole answer, `date` what the answer says of its time (unix seconds,
+    None where it says nothing that can be read).
     """
 
     status: int
@@ -39,6 +42,7 @@ class Answer:
     html: bool = False
     content: bytes = b""
     timed_out: bool = False
+    date: float | None = None
 
     @property
     def accepted(self) -> bool:
@@ -102,7 +106,8 @@ class Poster:
             if not self._status_is_enough:
                 self._wire.remaining_seconds()  # ended from outside, an answer without a length looks whole
             html = "html" in response.headers.get("Content-Type", "").lower()
-            return Answer(status, _shown(status, content, html), html, content)
+            date = _unix_seconds(response.headers.get("Date", ""))
+            return Answer(status, _shown(status, content, html), html, content, date=date)
 
 
 def _start_of(response: requests.Response) -> bytes:
@@ -113,6 +118,14 @@ def _start_of(response: requests.Response) -> bytes:
         parts.append(part)
         wanted -= len(part)
     return b"".join(parts)
+
+
+def _unix_seconds(header: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(header)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def _shown(status: int, content: bytes, html: bool) -> str:

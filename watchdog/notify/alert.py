@@ -58,8 +58,8 @@ class AlertBuilder:
         self._instance_targets = frozenset(instance_targets)
         self._external_url = external_url.rstrip("/")
 
-    def build(self, incident: Incident, wall: float) -> Alert:
-        """The alert of a firing incident; its start is never later than `wall`."""
+    def build(self, incident: Incident) -> Alert:
+        """The alert of a firing incident."""
         since = incident.firing_since if incident.firing_since is not None else incident.pending_since
         identity = {
             "alertname": alert_name(incident.key.rule),
@@ -74,7 +74,7 @@ class AlertBuilder:
                 | {name: each for name, each in identity.items() if each}
             ),
             annotations=self._annotations(incident),
-            starts_at=min(since, wall),
+            starts_at=since,
             ends_at=None,
             generator_url=incident_url(self._external_url, incident.key),
         )

@@ -172,7 +172,7 @@ class Announcements:
         before = self._firing_of(incident.key)
         if not (before or is_pageable or self._symptoms):
             return {}
-        alert = self._builder.build(incident, wall)
+        alert = self._builder.build(incident)
         current = Announcement(incident.key, str(incident.severity), alert)
         fingerprint = alert.fingerprint
         followed = {fingerprint: current}
