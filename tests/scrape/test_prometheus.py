@@ -65,7 +65,7 @@ def test_matchers_are_taken_with_and_without_braces(match: str) -> None:
         asked = source(server, match)
         asked.fleet(AT, 60)
         asked.close()
-    assert [each.partition('_created", ')[2] for each in queries(server)] == ['job="vllm"}[60s]']
+    assert [each.rpartition('", ')[2] for each in queries(server)] == ['job="vllm"}[60s]']
 
 
 def test_a_prometheus_without_any_vllm_has_no_servers() -> None:

@@ -1,5 +1,6 @@
 """Raw samples back into scrapes: whose they are, when, and what stood on the page."""
 
+import json
 from collections.abc import Mapping
 from math import nan
 
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from watchdog.history.names import wanted
 from watchdog.model import Reason
+from watchdog.scrape.answer import Row
 from watchdog.scrape.continued import Continued
 from watchdog.scrape.exposition import SeriesCache, parse
-from watchdog.scrape.samples import Row, ScrapedServer, fleet_of
+from watchdog.scrape.samples import Looks, ScrapedServer, fleet_of
 
 AT = 1_700_000_000.0
 ENGINE = {"model_name": "m", "engine": "0"}
@@ -20,9 +22,10 @@ ENGINE = {"model_name": "m", "engine": "0"}
 def row(name: str, target: Mapping[str, str], *values: float, **labels: str) -> Row:
     """A series with a sample every 15 s, the last at AT; NaN leaves one out but for `up`."""
     times = [AT - 15 * (len(values) - 1 - number) for number in range(len(values))]
-    samples = [[at, str(value)] for at, value in zip(times, values, strict=True)]
+    samples = [(at, str(value).encode()) for at, value in zip(times, values, strict=True)]
     return Row(
-        {"__name__": name, **target, **labels}, [each for each in samples if each[1] != "nan" or name == "up"]
+        json.dumps({"__name__": name, **target, **labels}).encode(),
+        [each for each in samples if each[1] != b"nan" or name == "up"],
     )
 
 
@@ -150,3 +153,69 @@ def test_a_series_comes_back_as_it_was_scraped(labels: dict[str, str], value: fl
     [text] = lines(found)
     page = parse(text.encode(), SeriesCache(wanted))
     assert [dict(one.labels) for one in page.series] == [{**ENGINE, **labels}]
+
+
+def test_what_was_sorted_once_is_sorted_so_again() -> None:
+    looks = Looks()
+    one, two = server(pod("a:8000"), 1, 1), server(pod("b:8000"), 1, 1)
+    assert list(looks.fleet(one).servers) == ["a:8000"]
+    assert list(looks.fleet([*one, *two]).servers) == ["a:8000", "b:8000"]
+    assert list(looks.fleet(two).servers) == ["b:8000"]
+    assert looks.fleet([]).servers == {}
+
+
+def test_a_target_seen_by_its_up_later_has_the_series_that_were_its_own() -> None:
+    looks = Looks()
+    target, more = pod("a:8000"), {"zone": "z"}
+    series = row("vllm:num_requests_running", {**target, **more}, 4, **ENGINE)
+    assert [dict(each.labels) for each in looks.fleet([series]).servers.values()] == [{**target, **more}]
+    [found] = looks.fleet([series, row("up", target, 1)]).servers.values()
+    assert (found.labels, lines(found)) == (
+        target,
+        ['vllm:num_requests_running{zone="z",model_name="m",engine="0"} 4\n'],
+    )
+
+
+def test_a_server_that_shows_nothing_of_vllm_any_more_is_still_one() -> None:
+    looks = Looks()
+    looks.fleet(server(pod("a:8000"), 1))
+    bare = [row("up", pod("a:8000"), 1, 1), row("process_open_fds", pod("a:8000"), 30, 31)]
+    assert list(looks.fleet(bare).servers) == ["a:8000"]
+
+
+def test_one_of_a_pair_is_kept_until_it_sees_less_than_the_other() -> None:
+    looks = Looks()
+
+    def scrapes(first: list[float], second: list[float]) -> int:
+        rows = [
+            *server(pod("a:8000", prometheus_replica="p-0"), *first),
+            *server(pod("a:8000", prometheus_replica="p-1"), *second),
+        ]
+        [found] = looks.fleet(rows).servers.values()
+        assert found.labels == pod("a:8000")
+        return len(found.times)
+
+    assert scrapes([1, 1], [1]) == 2
+    assert scrapes([1], [1, 1, 1]) == 1
+    assert scrapes([1, 0], [1]) == 1
+
+
+def test_pairs_are_told_apart_where_no_label_says_that_they_are_one() -> None:
+    rows = [
+        *server(pod("a:8000", prometheus_replica="p-0"), 1),
+        *server(pod("a:8000", prometheus_replica="p-1"), 1),
+    ]
+    assert len(Looks(replica_labels=()).fleet(rows).servers) == 2
+
+
+def test_a_pod_that_goes_on_at_another_address_is_one_server() -> None:
+    old, new = pod("1:80", pod="v-0"), pod("2:80", pod="v-0")
+    rows = [
+        *server(new, 1, 1),
+        *(Row(each.metric, [(at - 45, value) for at, value in each.samples]) for each in server(old, 1, 1)),
+        *server(pod("3:80", pod="v-1"), 1, 1),
+    ]
+    fleet = fleet_of(rows)
+    assert list(fleet.servers) == ["v-0", "v-1"]
+    assert [each.at for each in fleet.servers["v-0"].scrapes()] == [AT - 60, AT - 45, AT - 15, AT]
+    assert [each.at for each in fleet.servers["v-0"].scrapes(AT - 45)] == [AT - 15, AT]

@@ -187,6 +187,23 @@ def wanted(sample_name: str) -> bool:
     return sample_name in _WANTED
 
 
+def wanted_pattern() -> str:
+    """A regular expression for the names of vLLM that any signal reads, without their prefix."""
+    names = {name.removeprefix(PREFIX) for name in _WANTED if name.startswith(PREFIX)}
+    bucket, *others = HISTOGRAM_SUFFIXES
+    bases = {name.removesuffix(bucket) for name in names if name.endswith(bucket)}
+    names -= {base + suffix for base in bases for suffix in HISTOGRAM_SUFFIXES}
+    bare = {name for name in names if f"{name}_total" in names}
+    single = sorted(names - bare - {f"{name}_total" for name in bare})
+    return "|".join(
+        (
+            *single,
+            f"({'|'.join(sorted(bare))})(_total)?",
+            f"({'|'.join(sorted(bases))})({'|'.join((bucket, *others))})",
+        )
+    )
+
+
 def spellings(sample_name: str) -> tuple[str, ...]:
     """All names under which a canonical sample may stand on a page, the one to read first at the front.
 

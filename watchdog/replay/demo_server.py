@@ -1,15 +1,17 @@
 """Serves a recording on loopback at its own pace, so that it can be watched like any vLLM."""
 
 import json
+import socket
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from watchdog.model import Scrape, ServerInfo
 from watchdog.replay.rounds import carried_on, gains
@@ -87,11 +89,12 @@ class ReplayServer:
         return self
 
     def close(self) -> None:
-        """Stops serving and gives the port back."""
+        """Stops serving, gives the port back, and ends the connections that clients keep."""
         if self._thread.is_alive():
             self._http.shutdown()
             self._thread.join()
         self._http.server_close()
+        self._http.hang_up()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -127,7 +130,25 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], replay: ReplayServer) -> None:
         self.replay = replay
+        self._open: set[socket.socket] = set()
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Notes the connection."""
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forgets the connection."""
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Ends every connection."""
+        for connection in tuple(self._open):
+            # It may have ended by itself.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing: a client that left is no event."""

@@ -2,29 +2,36 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from watchdog.errors import SourceError
+from watchdog.history.names import PROCESS, wanted_pattern
 from watchdog.http.endpoint import Endpoint
 from watchdog.http.get import Answer, Getter
 from watchdog.http.url import redact_url
 from watchdog.model import NO_LABELS
-from watchdog.scrape.samples import DURATION, UP, Fleet, Row, fleet_of
+from watchdog.scrape.answer import Row, matrix_of, read_matrix
+from watchdog.scrape.samples import DURATION, REPLICA_LABELS, UP, Fleet, Looks
 from watchdog.text import one_line
 
 WINDOW_SECONDS = 720.0
 """What one look needs: ten minutes to compare with, and the window of now."""
 QUERY_PATH = "/api/v1/query"
-# What a fleet's answer may take in memory is some ten times this.
+# What a fleet's answer may take in memory is some three times this.
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 DEADLINE_SECONDS = 30.0
 MOST_WARNINGS = 5
-# Under whatever prefix: which of them are read, and how, is for the reader of pages to say.
-_VLLM = "(ray_|kserve_)?vllm[:_].+"
-_PROCESS = ("process_.+", "http_requests_total", UP, DURATION)
+MOST_KEPT = 100
+# A clock that is off by less may be so by the time that an answer takes.
+LEAST_SKEW_SECONDS = 2.0
+# The names that the reader of pages wants, under whatever prefix.
+_VLLM = f"(ray_|kserve_)?vllm[:_]({wanted_pattern()})"
+_BESIDE = (*sorted(PROCESS), UP, DURATION)
 # One of the series that every engine shows at all times.
 _ENGINES = "(ray_|kserve_)?vllm[:_]num_requests_running"
 _BRACES = re.compile(r"\s*\{(.*)\}\s*", re.DOTALL)
@@ -42,70 +49,106 @@ class PrometheusSource:
     """Reads raw samples by the query API, which Prometheus, Thanos, Mimir and VictoriaMetrics all answer.
 
     `match` are label matchers as in PromQL (`job="vllm"`), with or without braces; without any, the jobs in which an
-    engine of vLLM is seen are read. `tenant` is told as `X-Scope-OrgID`.
+    engine of vLLM is seen are read. `tenant` is told as `X-Scope-OrgID`; `replica_labels` are those of `Looks`.
     """
 
     def __init__(
-        self, endpoint: Endpoint, match: str = "", tenant: str = "", limits: QueryLimits | None = None
+        self,
+        endpoint: Endpoint,
+        match: str = "",
+        tenant: str = "",
+        limits: QueryLimits | None = None,
+        replica_labels: Collection[str] = REPLICA_LABELS,
     ) -> None:
         self.shown_url = redact_url(endpoint.url)
         self.warnings: list[str] = []
         """What the Prometheus said of its own answers, an answer that is not whole above all."""
+        self.is_partial = False
+        """Whether it said such a thing of the last one."""
+        self.answer_bytes = 0
+        """The size of the last one."""
+        self.skew_seconds = 0.0
+        """By how much its clock is ahead of ours, as its last answer told."""
         braces = _BRACES.fullmatch(match)
         self._match = (braces[1] if braces else match).strip().rstrip(",")
         self._limits = limits or QueryLimits()
+        self._looks = Looks(replica_labels)
+        self._jobs: set[str] = set()
         headers = {"X-Scope-OrgID": tenant} if tenant else NO_LABELS
         self._getter = Getter(endpoint, headers=headers, what="answer")
 
-    def fleet(self, at: float, seconds: float = WINDOW_SECONDS) -> Fleet:
-        """The servers as scraped in the `seconds` up to `at` (unix time); raises SourceError."""
-        match = self._match or self._jobs(at, seconds)
+    def fleet(self, at: float, seconds: float = WINDOW_SECONDS, *, finds_jobs: bool = True) -> Fleet:
+        """The servers as scraped in the `seconds` up to `at` (unix time); raises SourceError.
+
+        Where no matchers were given and `finds_jobs` is false, the jobs found before are read.
+        """
+        match = self._matchers(at, seconds, finds_jobs=finds_jobs)
         if match is None:
             return Fleet({})
-        names = "|".join((_VLLM, *_PROCESS))
-        selector = f'{{__name__=~"{names}", __name__!~".+_created", {match}}}'
-        return fleet_of(self._rows(f"{selector}[{_range(seconds)}]", at))
+        names = "|".join((_VLLM, *_BESIDE))
+        rows = self._rows(f'{{__name__=~"{names}", {match}}}[{_range(seconds)}]', at)
+        try:
+            return self._looks.fleet(rows)
+        except ValueError as error:
+            raise SourceError(f"{self.shown_url}: labels that cannot be read: {error}") from None
+
+    def present(self, at: float) -> Collection[frozenset[tuple[str, str]]]:
+        """The labels of what is a target at that moment, as far as the Prometheus shows it; raises SourceError.
+
+        A target that left has a marker of staleness; one that is not scraped any more is shown for five minutes.
+        """
+        match = self._matchers(at, WINDOW_SECONDS, finds_jobs=False)
+        if match is None:
+            return ()
+        rows = self._vector(f'{{__name__=~"{UP}|{_ENGINES}", {match}}}', at)
+        return [frozenset(row["metric"].items()) for row in rows]
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection; a query under way in another thread ends at once, as failed."""
         self._getter.close()
 
-    def _jobs(self, at: float, seconds: float) -> str | None:
-        """A matcher for the jobs of which an engine of vLLM is seen; None where there is none."""
-        rows = self._result(
-            f'group by (job) (last_over_time({{__name__=~"{_ENGINES}"}}[{_range(seconds)}]))', at, "vector"
-        )
-        jobs = sorted({row["metric"].get("job", "") for row in rows})
-        return f"job=~{json.dumps('|'.join(map(re.escape, jobs)))}" if jobs else None
+    def _matchers(self, at: float, seconds: float, *, finds_jobs: bool) -> str | None:
+        """Matchers for the targets to read: those given, else the jobs of which an engine of vLLM was seen."""
+        if self._match:
+            return self._match
+        if finds_jobs or not self._jobs:
+            query = f'group by (job) (last_over_time({{__name__=~"{_ENGINES}"}}[{_range(seconds)}]))'
+            self._jobs |= {row["metric"].get("job", "") for row in self._vector(query, at)}
+        jobs = "|".join(map(re.escape, sorted(self._jobs)))
+        return f"job=~{json.dumps(jobs)}" if self._jobs else None
 
-    def _rows(self, query: str, at: float) -> Iterator[Row]:
-        for row in self._result(query, at, "matrix"):
-            yield Row(row["metric"], row["values"])
-
-    def _result(self, query: str, at: float, kind: str) -> Sequence[Mapping[str, Any]]:
-        """The rows of an answer of that kind, each checked for the form that its reader relies on."""
-        told = self._ask(query, at)
-        data = told.get("data")
-        rows = data.get("result") if isinstance(data, dict) else None
-        if not isinstance(data, dict) or not isinstance(rows, list) or data.get("resultType") != kind:
-            raise SourceError(
-                f"{self.shown_url}: an answer of the query API was expected, of the type {kind}"
-            )
-        if not all(map(_is_row if kind == "vector" else _is_series, rows)):
+    def _rows(self, query: str, at: float) -> Sequence[Row]:
+        """The series of an answer of raw samples."""
+        answer = self._ask(query, at)
+        matrix = read_matrix(answer.body)
+        if matrix is None:
+            told = self._checked(answer, _json(answer), "matrix")
+            matrix = matrix_of(told)
+        else:
+            self._checked(answer, matrix.told, "matrix")
+        if matrix is None:
             raise SourceError(f"{self.shown_url}: a row of the answer is not of the query API's form")
-        self._note(told)
+        return matrix.rows
+
+    def _vector(self, query: str, at: float) -> Sequence[Mapping[str, Any]]:
+        """The rows of an answer of one value each."""
+        answer = self._ask(query, at)
+        rows: Sequence[Mapping[str, Any]] = self._checked(answer, _json(answer), "vector")["data"]["result"]
+        if not all(isinstance(row, dict) and isinstance(row.get("metric"), dict) for row in rows):
+            raise SourceError(f"{self.shown_url}: a row of the answer is not of the query API's form")
         return rows
 
     def _note(self, told: Mapping[str, Any]) -> None:
         warnings = [str(each) for each in told.get("warnings") or []]
         if told.get("isPartial") is True:
             warnings.append("the answer is partial: a part of the storage did not answer")
+        self.is_partial = bool(warnings)
         for warning in warnings[:MOST_WARNINGS]:
             text = one_line(warning, 300)
-            if text not in self.warnings:
+            if text not in self.warnings and len(self.warnings) < MOST_KEPT:
                 self.warnings.append(text)
 
-    def _ask(self, query: str, at: float) -> Mapping[str, Any]:
+    def _ask(self, query: str, at: float) -> Answer:
         limits = self._limits
         asked = urlencode({"query": query, "time": f"{at:.3f}", "timeout": f"{limits.deadline_seconds:g}s"})
         base, mark, own = self._getter.url.partition("?")
@@ -118,18 +161,24 @@ class PrometheusSource:
         except Exception as error:  # Whatever libraries raise, a person is told what it means.
             detail = self._getter.failure(error, seconds).detail
             raise SourceError(f"{self.shown_url}: {detail}{_advice(detail)}") from None
-        return self._checked(answer)
+        self.answer_bytes = len(answer.body)
+        self.skew_seconds = _skew_seconds(answer)
+        return answer
 
-    def _checked(self, answer: Answer) -> Mapping[str, Any]:
-        try:
-            told = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            told = None
+    def _checked(self, answer: Answer, told: object, kind: str) -> Mapping[str, Any]:
+        """What an answer says, a success of that kind; raises SourceError for any other."""
         if answer.status != 200 or not isinstance(told, dict) or told.get("status") != "success":
             words = told.get("error") if isinstance(told, dict) else None
             detail = one_line(str(words), 300) if words else "no answer of the query API"
             hint = _HINTS.get(answer.status, "")
             raise SourceError(f"{self.shown_url}: HTTP {answer.status}, {detail}{hint}")
+        data = told.get("data")
+        rows = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(rows, list) or data.get("resultType") != kind:
+            raise SourceError(
+                f"{self.shown_url}: an answer of the query API was expected, of the type {kind}"
+            )
+        self._note(told)
         return told
 
 
@@ -150,30 +199,19 @@ def _range(seconds: float) -> str:
     return f"{max(1, round(seconds))}s"
 
 
-def _is_row(row: object) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("metric"), dict)
-
-
-def _is_series(row: object) -> bool:
-    """Whether a row has a name and samples of a time and a text that is a number, in the order of time."""
-    if not _is_row(row) or not isinstance(row, dict) or not isinstance(row["metric"].get("__name__"), str):
-        return False
-    values = row.get("values")
-    return isinstance(values, list) and all(
-        isinstance(each, list) and len(each) == 2 and _is_time(each[0]) and _is_number(each[1])
-        for each in values
-    )
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
+def _json(answer: Answer) -> object:
     try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+        told: object = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return told
+
+
+def _skew_seconds(answer: Answer) -> float:
+    """How far the clock of who answered is ahead of ours, as its header `Date` says; 0 for nothing to speak of."""
+    try:
+        told = parsedate_to_datetime(answer.headers.get("Date", ""))
+        skew = told.timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return skew if abs(skew) >= LEAST_SKEW_SECONDS else 0.0
