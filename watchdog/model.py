@@ -160,11 +160,15 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server to watch, by its name. `url` is redacted: no user info, no query values."""
+    """A server to watch, by its name. `url` is redacted: no user info, no query values.
+
+    `labels` are its owner's own: they say nothing about the server to us.
+    """
 
     name: str
     url: str
     expectations: Expectations = Expectations()
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
 
 
 @dataclass(frozen=True, slots=True)

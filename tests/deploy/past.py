@@ -57,6 +57,7 @@ class Replayed:
             cycle_errors=dict.fromkeys(names, 0),
             skipped_cycles=dict.fromkeys(names, 0),
             notifications=[STATISTICS],
+            external_url="https://watchdog.example",
         )
 
 

@@ -107,6 +107,24 @@ def test_links_lead_to_dashboards_that_exist(dashboards: dict[str, dict[str, Any
         assert linked
 
 
+def test_every_panel_leads_to_the_watchdogs_page_of_what_it_shows(
+    dashboards: dict[str, dict[str, Any]],
+) -> None:
+    for name, page in (
+        ("vllm-server.json", "${watchdog}/?target=${target:percentencode}"),
+        ("vllm-fleet.json", "${watchdog}/"),
+    ):
+        panels = [each for each in dashboards[name]["panels"] if each["type"] != "row"]
+        assert {link["url"] for each in panels for link in each["links"]} == {page}
+        assert all(each["links"] for each in panels)
+    of_one = [
+        link["url"]
+        for each in dashboards["vllm-fleet.json"]["panels"]
+        for link in each.get("fieldConfig", {}).get("defaults", {}).get("links", ())
+    ]
+    assert "${watchdog}/?target=${__field.labels.target}" in of_one
+
+
 @pytest.fixture(scope="module")
 def past(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     if shutil.which("prometheus") is None:

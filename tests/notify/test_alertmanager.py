@@ -117,6 +117,22 @@ def test_an_external_label_never_replaces_one_of_ours_but_fills_a_missing_one() 
     assert builder.build(incident(target="")).labels["target"] == "fleet"
 
 
+def test_an_alert_carries_the_labels_of_its_target_and_a_link_to_its_dashboard() -> None:
+    builder = AlertBuilder(
+        {"team": "platform"},
+        "",
+        target_labels={"gpu-0": {"team": "search", "severity": "none"}},
+        dashboard_url="https://grafana/d/x?var-target={target}&var-model={model_name}",
+    )
+    alert = builder.build(incident(target="gpu-0", model_name="meta/llama b"), WALL)
+    assert (alert.labels["team"], alert.labels["severity"]) == ("search", "critical")
+    assert (
+        alert.annotations["dashboard_url"]
+        == "https://grafana/d/x?var-target=gpu-0&var-model=meta%2Fllama%20b"
+    )
+    assert builder.build(incident(target="gpu-1"), WALL).labels["team"] == "platform"
+
+
 def test_a_link_holds_whatever_the_key_holds() -> None:
     assert incident_url("http://w", Key("r", "a b", "meta/Llama ü?#", "")) == (
         "http://w/incidents/r/a%20b/meta/Llama%20%C3%BC%3F%23/-"

@@ -26,7 +26,7 @@ from tests.a_service import (
 )
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.diagnosis.readings import READINGS
-from watchdog.model import Key, Readings, Reason, Severity, State, Subject
+from watchdog.model import Key, Readings, Reason, Severity, State, Subject, Target
 from watchdog.notify.outbox import Statistics
 from watchdog.report.metrics import Figures, label_value
 from watchdog.rule.rule_set import load
@@ -254,7 +254,19 @@ def test_only_the_house_labels_are_used(tmp_path: Path) -> None:
         "receiver",
         "verdict",
     }
-    assert used <= own | {"version", "revision", "pythonversion"}
+    assert used <= own | {"version", "revision", "pythonversion", "external_url"}
+
+
+def test_a_target_brings_its_own_labels_and_the_way_to_our_pages(tmp_path: Path) -> None:
+    labelled = replace(
+        snapshot(), target=Target("chat", "http://chat:8000/metrics", labels={"team": "search"})
+    )
+    service = a_service(tmp_path, labelled, down())
+    service.own = Figures(external_url="https://watchdog")
+    assert values(service, "target_info", "target", "external_url", "label_team") == {
+        ("chat", "https://watchdog", "search"): 1,
+        ("batch", "https://watchdog", ""): 1,
+    }
     assert not re.search(r"^vllm_watchdog_\w*:", page(service), re.M)
 
 

@@ -429,6 +429,27 @@ def test_a_target_carries_what_the_owner_told_of_it() -> None:
     assert told.vllm_args == {"--max-num-seqs": "64"}
 
 
+def test_labels_of_a_target_are_the_owners_own() -> None:
+    one = Settings(targets=[{"url": "gpu:8000", "labels": {"team": "search"}}])  # type: ignore[list-item]
+    assert one.targets[0].target().labels == {"team": "search"}
+    assert one.target_labels == {"gpu:8000": {"team": "search"}}
+    with pytest.raises(ValidationError, match="rule, target: alerts have labels of this name already"):
+        Settings(targets=[{"url": "gpu:8000", "labels": {"target": "a", "rule": "b"}}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        ("https://grafana/d/x?var-target={server}", "{server} stands for nothing"),
+        ("/d/x?var-target={target}", "must start with http"),
+        ("https://me:secret@grafana/d/x", "must have no user info"),
+    ],
+)
+def test_a_dashboard_is_a_link_with_places_that_are_known(template: str, fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        Settings(web={"dashboard_url": template})  # type: ignore[arg-type]
+
+
 def test_the_page_of_settings_is_in_step() -> None:
     """Made anew by `python -m watchdog.settings.page > docs/settings.md`."""
     assert PAGE.read_text() == page()

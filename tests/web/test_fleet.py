@@ -9,7 +9,7 @@ import pytest
 
 from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
 from tests.a_site import Site, a_site
-from watchdog.model import Key, Severity, State, Transition, Verdict
+from watchdog.model import Key, Severity, Snapshot, State, Transition, Verdict
 from watchdog.report.brief import ordinal
 from watchdog.report.course import Course
 
@@ -51,6 +51,36 @@ def test_a_fleet_is_filtered_by_state_and_by_model(site: Site[AService]) -> None
     assert rows(site.ask(f"/?model={MODEL.replace('/', '%2F')}&state=critical").text) == ["critical"]
     assert rows(site.ask("/?model=none").text) == []
     assert site.ask("/?state=sick").status == 422
+
+
+def test_a_fleet_is_filtered_by_its_own_labels_on_the_page_and_in_the_text(tmp_path: Path) -> None:
+    def labelled(one: Snapshot, **labels: str) -> Snapshot:
+        return replace(one, target=replace(one.target, labels=labels))
+
+    shown = (
+        labelled(snapshot("chat"), team="search", zone="a"),
+        labelled(down("batch"), team="jobs", zone="a"),
+        labelled(healthy("embed"), team="search"),
+    )
+    with a_site(a_service(tmp_path, *shown)) as site:
+        html = site.ask("/?label=team%3Dsearch").text
+        assert "1 of 2 servers needs you" in " ".join(html.split())
+        assert "shown: team=search" in html
+        # Another choice is made on top of this one.
+        assert 'href="/?label=team%3Dsearch&amp;label=zone%3Da"' in html
+        assert 'href="/?label=team%3Djobs"' in html
+        assert rows(site.ask("/?label=team%3Dsearch&label=zone%3Da").text) == ["critical"]
+        assert rows(site.ask("/?label=zone%3Da&state=critical").text) == ["critical", "critical"]
+        body = site.ask("/diagnose?label=team%3Dsearch").json
+        assert [(each["name"], each["labels"].get("team")) for each in body["targets"]] == [
+            ("chat", "search"),
+            ("embed", "search"),
+        ]
+        assert site.ask("/diagnose?label=team%3Djobs&format=text").text.startswith("CRITICAL  batch: ")
+        assert site.ask("/diagnose?label=team%3Dnobody").json["verdict"] == "unknown"
+        assert site.ask("/?label=team").status == 422
+        # One server alone has them too.
+        assert 'team <a href="/?label=team%3Dsearch">search</a>' in site.ask("/?target=chat").text
 
 
 def test_two_hundred_servers_are_a_page_of_less_than_150_kilobytes(tmp_path: Path) -> None:

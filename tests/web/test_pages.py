@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.a_service import NOW, AService, a_service, down, healthy, snapshot
-from tests.a_site import Site, a_site
+from tests.a_site import Site, a_site, web
 from tests.watching import shipped_rules
 from watchdog.report.bodies import rule_body
 from watchdog.rule.rule import Rule
@@ -58,6 +58,14 @@ def test_the_page_of_a_rule_has_the_numbers_of_now_where_it_holds(site: Site[ASe
     assert "<i>waiting last</i> requests wait." in quiet
     assert "waiting_recent_min &gt; 0" in quiet
     assert "least_peak_ratio</code> <b>0.75 ratio</b>" in quiet
+
+
+def test_the_page_of_a_server_links_to_its_dashboard_where_there_is_a_template(tmp_path: Path) -> None:
+    template = "https://grafana/d/x?var-target={target}&var-engine={engine}"
+    with a_site(a_service(tmp_path, snapshot("chat b")), web(dashboard_url=template)) as site:
+        assert 'href="https://grafana/d/x?var-target=chat%20b&amp;var-engine=0"' in site.ask("/").text
+    with a_site(a_service(tmp_path, snapshot("chat b"))) as site:
+        assert "dashboard" not in site.ask("/").text
 
 
 def test_the_page_of_a_rule_says_of_whom_it_cannot_speak(site: Site[AService]) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from urllib.parse import quote
 
 from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy
@@ -15,6 +16,9 @@ HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
 NO_END = "0001-01-01T00:00:00Z"
 MAX_LABEL_CHARACTERS = 1024
 MAX_ANNOTATION_CHARACTERS = 4000
+
+NO_TARGET_LABELS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+DASHBOARD_PLACE = re.compile(r"\{(\w+)\}")
 
 _FNV_OFFSET = 14695981039346656037
 _FNV_PRIME = 1099511628211
@@ -44,6 +48,7 @@ class AlertBuilder:
     """Turns incidents into alerts for one installation: its external labels and its own address.
 
     `instance` tells this watchdog from others; it is a label of the heartbeat and of the alerts of `instance_targets`.
+    `target_labels` are the own labels of targets, by name; `dashboard_url` is as in `dashboard_of`.
     """
 
     def __init__(
@@ -52,11 +57,16 @@ class AlertBuilder:
         external_url: str,
         instance: str = "",
         instance_targets: Collection[str] = (),
+        *,
+        target_labels: Mapping[str, Mapping[str, str]] = NO_TARGET_LABELS,
+        dashboard_url: str = "",
     ) -> None:
         self._external_labels = dict(external_labels)
         self._instance = {"instance": instance}
         self._instance_targets = frozenset(instance_targets)
         self._external_url = external_url.rstrip("/")
+        self._target_labels = target_labels
+        self._dashboard_url = dashboard_url
 
     def build(self, incident: Incident) -> Alert:
         """The alert of a firing incident."""
@@ -71,6 +81,7 @@ class AlertBuilder:
             labels=fitting_labels(
                 (self._instance if incident.key.target in self._instance_targets else {})
                 | self._external_labels
+                | dict(self._target_labels.get(incident.key.target, {}))
                 | {name: each for name, each in identity.items() if each}
             ),
             annotations=self._annotations(incident),
@@ -109,6 +120,7 @@ class AlertBuilder:
             "description": " ".join(description),
             "remedy": remedies_text(incident.remedies),
             "runbook_url": self._runbook_url(incident),
+            "dashboard_url": dashboard_of(self._dashboard_url, incident.labels),
         }
         return {name: fitting_annotation(text) for name, text in annotations.items() if text}
 
@@ -128,6 +140,13 @@ def alert_name(rule: str) -> str:
 def incident_url(external_url: str, key: Key) -> str:
     """The incident's page; empty where our own address is not known."""
     return f"{external_url}/incidents/{quote(str(key), safe='/')}" if external_url else ""
+
+
+def dashboard_of(template: str, labels: Mapping[str, str]) -> str:
+    """A dashboard's address from its template: `{target}`, `{model_name}` and `{engine}` become the labels of what is
+    looked at, empty where it has none; empty without a template.
+    """
+    return DASHBOARD_PLACE.sub(lambda found: quote(labels.get(found[1], ""), safe=""), template)
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:

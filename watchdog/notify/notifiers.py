@@ -25,7 +25,12 @@ class Notifiers:
         if settings.alertmanager.instance is not None:
             of_instance |= {FLEET}
         builder = AlertBuilder(
-            settings.alertmanager.external_labels, external_url, settings.instance, of_instance
+            settings.alertmanager.external_labels,
+            external_url,
+            settings.instance,
+            of_instance,
+            target_labels=settings.target_labels,
+            dashboard_url=settings.web.dashboard_url,
         )
         self._lock = threading.Lock()
         self._announcements = Announcements(
@@ -50,6 +55,7 @@ class Notifiers:
                 settings.webhooks,
                 settings.longest_interval_seconds,
                 settings.instance_targets,
+                settings.target_labels,
             )
 
         return way(one) == way(other)

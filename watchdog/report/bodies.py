@@ -172,6 +172,7 @@ class TargetBody(Body):
 
     name: str = Field(description="Its name in the settings.")
     url: str = Field(description="Its metrics page, without user info and query values.")
+    labels: dict[str, str] = Field(default_factory=dict, description="Its own labels in the settings.")
     up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
     verdict: Verdict = Field(
         description="One word for it: healthy is proven, idle and unsettled are not; recovering has cleared and closes."
@@ -387,7 +388,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in WORST_FIRST if verdict in given), Verdict.UNKNOWN)
 
 
-def fleet_verdicts(fleet: Iterable[Incident]) -> set[Verdict]:
+def fleet_verdicts(fleet: Iterable[Incident | IncidentBody]) -> set[Verdict]:
     """What is wrong among targets, as verdicts: empty where nothing of warning or above fires or is about to."""
     grave = [one for one in fleet if one.severity is not Severity.INFO]
     firing = {one.severity for one in grave if one.state is State.FIRING}
@@ -421,6 +422,7 @@ def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> Targe
     return TargetBody(
         name=target.name,
         url=target.url,
+        labels=dict(target.labels),
         up=snapshot.up,
         verdict=snapshot.verdict,
         why=snapshot.why,
@@ -518,6 +520,7 @@ def _unread(target: Target) -> TargetBody:
     return TargetBody(
         name=target.name,
         url=target.url,
+        labels=dict(target.labels),
         up=None,
         verdict=Verdict.STARTING,
         why="",

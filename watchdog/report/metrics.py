@@ -42,6 +42,8 @@ class Figures:
     """Alerts of others that were passed on unread."""
     state_on_disk: bool | None = None
     """Whether incidents are kept on disk; None where no state directory is set."""
+    external_url: str = ""
+    """Where people reach us; empty where that is not known."""
     canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How often each outcome of the canary came, by target name."""
 
@@ -92,6 +94,8 @@ class WatchdogCollector(Collector):
         snapshots = [known[target.name] for target in self._source.targets() if target.name in known]
         figures = self._source.figures()
         yield from self._own(figures)
+        read = [target for target in self._source.targets() if target.name in known]
+        yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
         yield from _notifications(figures.notifications)
         unread = _Counter("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
@@ -151,6 +155,19 @@ class _Counter(_Series):
 def label_value(text: str) -> str:
     """`text` as a label, of bounded length."""
     return text if len(text) <= MAX_LABEL_CHARACTERS else text[: MAX_LABEL_CHARACTERS - 3] + "..."
+
+
+def _target_info(targets: Sequence[Target], external_url: str) -> Metric:
+    """What to join: alerts find the way to our pages here, and the team or zone of a server."""
+    names = sorted({name for target in targets for name in target.labels})
+    info = _Gauge(
+        "target_info",
+        "A target, its own labels of the settings (each after label_), and the address of the watchdog's pages.",
+        ("target", "external_url", *(f"label_{name}" for name in names)),
+    )
+    for target in targets:
+        info.add((target.name, external_url, *(target.labels.get(name, "") for name in names)), 1)
+    return info.family
 
 
 def _cycles(figures: Figures) -> Iterator[Metric]:

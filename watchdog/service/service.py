@@ -149,6 +149,7 @@ class Service:
             skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
             alerts_unread=self._receiver.unread,
+            external_url=self._settings.web.external_url or "",
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 

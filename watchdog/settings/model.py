@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import platform
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -54,6 +55,12 @@ LabelName = Annotated[Text, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_lengt
 Url = Annotated[Text, AfterValidator(checked_url)]
 
 
+_PLACES = re.compile(r"\{([^{}]*)\}")
+_DASHBOARD_PLACES = frozenset({"target", "model_name", "engine"})
+OUR_LABELS = frozenset(
+    {"alertname", "rule", "severity", "target", "model_name", "engine", "instance", "job", "le", "__name__"}
+)
+"""Labels that mean something in alerts and series already."""
 LAYERS = "layers"
 """The argument by which `load` hands its layers to the settings; no setting has its name."""
 
@@ -216,6 +223,11 @@ class TargetSettings(Credentials):
     match_labels: dict[LabelName, Line] = Field(
         default_factory=dict, description="Labels of incoming alerts that mean this target."
     )
+    labels: dict[LabelName, Line] = Field(
+        default_factory=dict,
+        description="Labels of your own, such as a team or a zone: the page filters by them, and alerts of this target "
+        "carry them.",
+    )
     canary: CanarySettings = Field(
         default_factory=CanarySettings,
         description="Whether an engine that stands still is asked for a token.",
@@ -234,6 +246,13 @@ class TargetSettings(Credentials):
         if not name or "/" in name or name != name.strip() or name == "*":
             raise ValueError("must not be empty or `*`, hold a slash, or start or end with a blank")
         return name
+
+    @field_validator("labels")
+    @classmethod
+    def _own_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        if taken := sorted(OUR_LABELS & labels.keys()):
+            raise ValueError(f"{', '.join(taken)}: alerts have labels of this name already; choose another")
+        return labels
 
     @field_validator("vllm_args", mode="before")
     @classmethod
@@ -254,6 +273,7 @@ class TargetSettings(Credentials):
                 shape=ModelShape(**self.model.model_dump()),
                 vllm_args=dict(self.vllm_args),
             ),
+            labels=dict(self.labels),
         )
 
     def endpoint(self) -> Endpoint:
@@ -318,6 +338,11 @@ class WebSettings(Section):
     external_url: Url | None = Field(
         default=None, description="How people reach us; links in alerts start with it."
     )
+    dashboard_url: Line = Field(
+        default="",
+        description="Your dashboard of one server, linked from its page and from alerts: `{target}`, `{model_name}` "
+        "and `{engine}` stand for what is looked at, as in `https://grafana/d/vllm-server?var-target={target}`.",
+    )
     bearer_token_file: Path | None = Field(default=None, description="Callers must send this file's token.")
     username: Line | None = Field(
         default=None, description="Callers must send this name (basic authentication)."
@@ -353,6 +378,18 @@ class WebSettings(Section):
         if url and (split_user_info(url)[1:] != ("", "") or "?" in url):
             raise ValueError("must have neither user info nor a query: it is printed in every alert")
         return url.rstrip("/") if url else url
+
+    @field_validator("dashboard_url")
+    @classmethod
+    def _is_template(cls, template: str) -> str:
+        """It goes into alerts and into a page."""
+        if unknown := sorted(set(_PLACES.findall(template)) - _DASHBOARD_PLACES):
+            known = ", ".join(f"{{{each}}}" for each in sorted(_DASHBOARD_PLACES))
+            raise ValueError(f"{{{unknown[0]}}} stands for nothing; it may have {known}")
+        filled = _PLACES.sub("x", template)
+        if filled and split_user_info(checked_url(filled))[1:] != ("", ""):
+            raise ValueError("must have no user info: it is printed in every alert")
+        return template
 
     @property
     def protected(self) -> bool:
@@ -585,6 +622,11 @@ class Settings(BaseSettings):
         """The targets whose alerts must say which watchdog saw them: their address is another server elsewhere."""
         every = self.alertmanager.instance is not None
         return frozenset(one.name for one in self.targets if every or is_loopback(host_of(one.url)))
+
+    @property
+    def target_labels(self) -> dict[str, dict[str, str]]:
+        """The own labels of each target that has any, by its name."""
+        return {one.name: dict(one.labels) for one in self.targets if one.labels}
 
     def told(self, warnings: tuple[str, ...]) -> Self:
         """These settings, with what was odd about their sources."""

@@ -43,6 +43,7 @@ from watchdog.report.bodies import (
     transition_body,
 )
 from watchdog.report.brief import Seen, brief_text
+from watchdog.report.selection import Selection
 from watchdog.report.text import diagnosis_text
 from watchdog.rule.rule import Rule
 from watchdog.settings.model import Settings
@@ -101,14 +102,25 @@ class TargetParameters(_Parameters):
     target: str | None = Field(None, max_length=200, description="Only this target, by its name.")
 
 
-class PageParameters(TargetParameters):
-    """What the page shows."""
+class FleetParameters(TargetParameters):
+    """Which targets are shown."""
 
     state: Verdict | None = Field(None, description="Only targets with this verdict.")
     model: str | None = Field(None, max_length=500, description="Only targets that serve this model.")
+    label: list[Annotated[str, Field(max_length=2200, pattern="^[^=]+=")]] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Only targets with this label of their own, as `name=value`; may be given again.",
+    )
+
+    @property
+    def selection(self) -> Selection:
+        """The targets that are asked for."""
+        pairs = (each.partition("=") for each in self.label)
+        return Selection(self.state, self.model, {name: value for name, _, value in pairs})
 
 
-class DiagnoseParameters(TargetParameters):
+class DiagnoseParameters(FleetParameters):
     """What is diagnosed, and how it is written."""
 
     format: Form = Field(Form.JSON, description="json for programs, text for people.")
@@ -165,7 +177,7 @@ def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Exception, _unforeseen)
-    _add_diagnosis(app, state, wall)
+    _add_diagnosis(app, state, wall, settings.web.dashboard_url)
     _add_incidents(app, state, wall)
     _add_rules_and_targets(app, state, wall)
     _add_health(app, state, settings)
@@ -174,18 +186,17 @@ def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float
     return app
 
 
-def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float]) -> None:
+def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float], dashboard_url: str) -> None:
     bodies = TargetBodies()
 
     @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
-    def show_page(parameters: Annotated[PageParameters, Query()]) -> Response:
+    def show_page(parameters: Annotated[FleetParameters, Query()]) -> Response:
         body, courses = _diagnosis(state, bodies, parameters.target, wall()), state.courses()
         if parameters.target is None and len(body.targets) > 1:
-            return page.fleet_page(
-                body, courses, _verdicts(state, wall()), parameters.state, parameters.model
-            )
+            return page.fleet_page(body, courses, _verdicts(state, wall()), parameters.selection)
+        body = parameters.selection.of(body)
         often = recurrences(state, body, wall())
-        return page.diagnosis_page(body, courses, often, _verdicts(state, wall()))
+        return page.diagnosis_page(body, courses, often, _verdicts(state, wall()), dashboard_url)
 
     @app.get(
         "/diagnose",
@@ -196,7 +207,7 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float])
     )
     def diagnose(parameters: Annotated[DiagnoseParameters, Query()]) -> Response:
         """Answers from the last scrape of each target and never waits for the next."""
-        body = _diagnosis(state, bodies, parameters.target, wall())
+        body = parameters.selection.of(_diagnosis(state, bodies, parameters.target, wall()))
         if parameters.format is Form.TEXT:
             verbose = parameters.verbose
             told = diagnosis_text(body) if verbose else brief_text(body, _seen(state, body, wall()))

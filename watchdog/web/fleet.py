@@ -1,6 +1,7 @@
 """A fleet at a glance: the servers that are not healthy as rows, the worst first, the others as a grid."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ NEEDY = frozenset({Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN})
 """What wants a person; the other rows are to be seen, no more: an idle server is no trouble, a pending one not yet."""
 MOST_ROWS = 25
 """More rows than fit on a screen are folded, without pictures: what is wrong with so many is seldom theirs alone."""
+MODEL = "model"
+"""The name of the choice among models; labels have their own names."""
 IDLE = "Idle; a hang would not show"
 _CAUSE_CHARACTERS = 60
 
@@ -46,7 +49,6 @@ class Fleet:
     counts: Mapping[Verdict, int]
     average: str
     ended: Sequence[tuple[TargetBody, IncidentBody]]
-    models: Sequence[str]
 
     @property
     def in_need(self) -> int:
@@ -54,8 +56,25 @@ class Fleet:
         return sum(self.counts.get(each, 0) for each in NEEDY)
 
 
-def fleet(targets: Iterable[TargetBody], courses: Mapping[str, Course], models: Iterable[str]) -> Fleet:
-    """The fleet as its bodies stand; `courses` are how the readings of each went, `models` all that are served."""
+def choices(targets: Sequence[TargetBody]) -> Mapping[str, Mapping[str, int]]:
+    """What a fleet can be narrowed down to: how many servers there are of each model and of each value of each label.
+
+    A model, or a label, that parts nothing is left out.
+    """
+    counts: dict[str, Counter[str]] = {MODEL: Counter()}
+    for body in targets:
+        counts[MODEL].update(set(body.vllm.models))
+        for name, value in body.labels.items():
+            counts.setdefault(name, Counter())[value] += 1
+    return {
+        name: dict(sorted(of.items()))
+        for name, of in counts.items()
+        if len(of) > 1 or 0 < sum(of.values()) < len(targets)
+    }
+
+
+def fleet(targets: Iterable[TargetBody], courses: Mapping[str, Course]) -> Fleet:
+    """The fleet as its bodies stand; `courses` are how the readings of each went."""
     ordered = sorted(targets, key=lambda body: WORST_FIRST.index(body.verdict))
     listed = [body for body in ordered if body.verdict not in CALM]
     calm = [body for body in ordered if body.verdict in CALM]
@@ -69,7 +88,6 @@ def fleet(targets: Iterable[TargetBody], courses: Mapping[str, Course], models: 
         },
         average=_average(calm),
         ended=sorted(over, key=lambda pair: pair[1].resolved_at or "", reverse=True),
-        models=sorted(set(models)),
     )
 
 

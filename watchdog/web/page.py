@@ -25,16 +25,18 @@ from watchdog.report.bodies import (
 from watchdog.report.brief import recurrence_text
 from watchdog.report.course import Course
 from watchdog.report.impact import impact_text
+from watchdog.report.selection import Selection
 from watchdog.text import number_text, quantity_text, seconds_text
 from watchdog.web import wording
 from watchdog.web.chart import strip
-from watchdog.web.fleet import fleet
+from watchdog.web.fleet import choices, fleet
 from watchdog.web.pictures import pictures
 
 REFRESH_SECONDS = 5
 NO_COURSES: Mapping[str, Course] = MappingProxyType({})
 Days = Mapping[str, Sequence[Verdict | None]]
 NO_DAYS: Days = MappingProxyType({})
+ALL = Selection()
 NO_RECURRENCES: Mapping[str, int] = MappingProxyType({})
 
 _TEMPLATES = Environment(
@@ -75,6 +77,7 @@ _TEMPLATES.filters |= {
     "first_step": wording.first_step,
     "as_words": wording.as_words,
     "number": number_text,
+    "narrowed": wording.narrowed,
 }
 
 
@@ -83,11 +86,12 @@ def diagnosis_page(
     courses: Mapping[str, Course] = NO_COURSES,
     recurrences: Mapping[str, int] = NO_RECURRENCES,
     days: Days = NO_DAYS,
+    dashboard_url: str = "",
 ) -> Response:
     """The diagnosis of one target, or of none.
 
     `courses` are how the readings of each went, `recurrences` how often its lead held in 24 hours, and `days` its
-    verdicts over these, by name.
+    verdicts over these, by name. `dashboard_url` is the template of a dashboard's address, empty for none.
     """
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     urgent, notices = text.fleet_by_urgency(diagnosis)
@@ -101,6 +105,7 @@ def diagnosis_page(
         now=diagnosis.generated_at,
         strips={name: strip(verdicts) for name, verdicts in days.items()},
         seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
+        dashboards={each.name: wording.dashboard(dashboard_url, each) for each in ordered},
     )
 
 
@@ -108,27 +113,21 @@ def fleet_page(
     diagnosis: DiagnosisBody,
     courses: Mapping[str, Course] = NO_COURSES,
     days: Days = NO_DAYS,
-    state: Verdict | None = None,
-    model: str | None = None,
+    selection: Selection = ALL,
 ) -> Response:
-    """Many targets, a row for each that needs somebody; only those in `state`, and that serve `model`, where given."""
-    shown = [
-        each
-        for each in diagnosis.targets
-        if state in {None, each.verdict} and (model is None or model in each.vllm.models)
-    ]
-    models = (model for each in diagnosis.targets for model in each.vllm.models)
-    urgent, notices = text.fleet_by_urgency(diagnosis)
+    """Many targets, a row for each that is not healthy; only those of the `selection`."""
+    shown = selection.of(diagnosis)
+    urgent, notices = text.fleet_by_urgency(shown)
     return _page(
         "fleet.html",
-        diagnosis=diagnosis,
-        fleet=fleet(shown, courses, models),
+        diagnosis=shown,
+        fleet=fleet(shown.targets, courses),
+        choices=choices(diagnosis.targets),
         strips={name: strip(verdicts) for name, verdicts in days.items()},
-        total=len(shown),
+        total=len(shown.targets),
         urgent=urgent,
         notices=notices,
-        state=state,
-        model=model,
+        selection=selection,
         now=diagnosis.generated_at,
     )
 

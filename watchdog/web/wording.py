@@ -3,11 +3,14 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
+from watchdog.notify.alert import dashboard_of
 from watchdog.remedy.instruction import Advice, instruction, is_told, setting_text
 from watchdog.report.bodies import IncidentBody, TargetBody
+from watchdog.report.selection import Selection
 from watchdog.report.text import by_urgency, label
 from watchdog.text import seconds_text
 
@@ -99,6 +102,25 @@ def step(remedy: Advice) -> Markup:
             return with_flags(before) + _to_copy(setting) + with_flags(after)
     direction = setting_text(remedy).partition("--")[0] if not remedy.value else ""
     return escape(direction) + _to_copy(setting) + Markup(" ") + with_flags(remedy.action)
+
+
+def dashboard(template: str, target: TargetBody) -> str:
+    """The address of a server's dashboard, of the engine that its lead is about; empty without a template."""
+    lead = next((each for each in target.incidents if each.key == target.lead_key), None)
+    first = target.readings[:1]
+    labels = {"model_name": first[0].model_name, "engine": first[0].engine} if first else {}
+    return dashboard_of(template, {**labels, "target": target.name, **(lead.labels if lead else {})})
+
+
+def narrowed(selection: Selection, name: str, value: str) -> str:
+    """The address of the fleet's page with one more thing asked for: a `state`, a `model`, else a label."""
+    asked = [("state", str(selection.state))] if selection.state else []
+    asked += [("model", selection.model)] if selection.model else []
+    asked += [("label", f"{each}={of}") for each, of in selection.labels.items() if each != name]
+    if name in {"state", "model"}:
+        asked = [pair for pair in asked if pair[0] != name]
+    asked.append((name, value) if name in {"state", "model"} else ("label", f"{name}={value}"))
+    return f"/?{urlencode(asked)}"
 
 
 def first_step(incident: IncidentBody) -> str:
