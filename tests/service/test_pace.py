@@ -1,11 +1,8 @@
-"""Whether the watching keeps its pace, and has room for its open files."""
-
-import resource
+"""Whether the watching keeps its pace."""
 
 import pytest
 
-from watchdog.service import pace as module
-from watchdog.service.pace import Counts, Pace, open_files_notes, raise_open_files_limit
+from watchdog.service.pace import Counts, Pace
 
 
 def test_a_lost_pace_is_said_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture) -> None:
@@ -37,24 +34,3 @@ def test_nothing_due_is_no_lost_pace() -> None:
     pace.look(Counts(), 0.0)
     pace.look(Counts(), 1.0)
     assert pace.note == ""
-
-
-def test_a_limit_of_open_files_without_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
-    assert list(open_files_notes(500)) == []
-    [note] = open_files_notes(1000)
-    assert note.startswith("1024 files may be open, and 1000 targets need 1200")
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert list(open_files_notes(10**6)) == []
-
-
-def test_the_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        raise_open_files_limit()
-        most = module.MOST_OPEN_FILES
-        wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (wanted, hard)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

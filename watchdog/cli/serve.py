@@ -11,7 +11,7 @@ import typer
 from watchdog import logs
 from watchdog.cli.console import ConfigOption, say
 from watchdog.cli.namesake import refuse_namesake
-from watchdog.service.pace import open_files_notes, raise_open_files_limit
+from watchdog.service.open_files import connections_allowed, open_files_notes, raise_open_files_limit
 from watchdog.service.process import Signals, WebServer, listen, run
 from watchdog.service.service import Service
 from watchdog.settings.model import Settings, load
@@ -82,7 +82,12 @@ def serve_until_told(
     listener = listen(settings.web)
     try:
         service = Service(settings, load_settings)
-        web_server = WebServer(create_app(service, settings), settings.web, listener)
+        web_server = WebServer(
+            create_app(service, settings),
+            settings.web,
+            listener,
+            lambda wanted: connections_allowed(len(service.targets()), wanted),
+        )
     except BaseException:
         listener.close()
         raise

@@ -1,17 +1,12 @@
-"""Whether the watching keeps its pace: cycles that were skipped or late, and room for open files."""
+"""Whether the watching keeps its pace: cycles that were skipped or late."""
 
 import logging
-import resource
 from collections import deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
 # What share of the last minute's cycles may be skipped or late before people hear of it, and when that is over.
 TOLERATED_SHARE = 0.01
 WINDOW_SECONDS = 60.0
-# A target keeps one open; a page that is read, the state and what else is open beside them.
-SPARE_FILES = 200
-MOST_OPEN_FILES = 65_536
 
 log = logging.getLogger(__name__)
 
@@ -53,27 +48,4 @@ class Pace:
         return (
             f"{skipped} of the last minute's {due} scrapes were left out and {late} began late: raise "
             "scrape.interval_seconds, give the watchdog a whole core, or share its targets among several"
-        )
-
-
-def raise_open_files_limit() -> None:
-    """Takes what the system lets this process have of open files: a shell's 1,024 are no thousand targets'."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError) as error:
-        log.warning("open_files_limit_kept", extra={"limit": soft, "why": str(error)})
-
-
-def open_files_notes(targets: int) -> Iterator[str]:
-    """What is wrong with the limit of open files, for so many targets; nothing where it has room."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = targets + SPARE_FILES
-    if limit != resource.RLIM_INFINITY and limit < needed:
-        yield (
-            f"{limit} files may be open, and {targets} targets need {needed}: raise the limit "
-            "(ulimit -n, LimitNOFILE in the unit, the container's ulimits)"
         )

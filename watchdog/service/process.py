@@ -9,11 +9,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import h11
 import uvicorn
@@ -22,6 +21,7 @@ from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from watchdog.errors import ConfigError
+from watchdog.service.door import Door
 from watchdog.settings.model import WebSettings
 
 # How often the main thread looks after clocks, files and the web server.
@@ -31,7 +31,7 @@ DRAIN_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 20
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 10.0
-# Beyond `limit_concurrency` a connection is answered 503, beyond this multiple of it with nothing.
+# Beyond `limit_concurrency` a connection is answered 503, beyond this multiple of it another one gives way.
 CONNECTIONS_PER_REQUEST = 2
 BACKLOG = 512
 # What must be answered however many clients dawdle: without it we would be restarted, or miss an alert.
@@ -109,11 +109,9 @@ class PunctualProtocol(H11Protocol):
         await (service_unavailable if refused else self._asked)(scope, receive, send)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for the first request; where descriptors may run out, another one gives way."""
+        """Begins to wait for the first request."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
-        if len(self.connections) > CONNECTIONS_PER_REQUEST * (self._limit or len(self.connections)):
-            self._make_room()
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -140,11 +138,10 @@ class PunctualProtocol(H11Protocol):
         """Whether it is its client's turn: for a head, for the rest of a body, or for another request."""
         return self._is_idle or self._body_timer is not None
 
-    def _make_room(self) -> None:
-        """Hangs up on the one that has dawdled longest; on this one where none does."""
-        others = (each for each in self.connections if each is not self)
-        slow = [each for each in others if isinstance(each, PunctualProtocol) and each.dawdles]
-        min(slow, key=lambda each: each.opened_at, default=self).transport.abort()
+    @property
+    def was_answered(self) -> bool:
+        """Whether it rests between two requests."""
+        return self.cycle is not None and self.cycle.response_complete
 
     def _await_body(self) -> None:
         """Begins to wait for the rest of a body, of which any byte may be long in coming."""
@@ -173,18 +170,47 @@ class RestingServer(uvicorn.Server):
     Its own loop looks ten times a second whether it is to: most of what an idle watchdog would cost.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, places: Callable[[], int]) -> None:
         super().__init__(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends = asyncio.Event()
+        self._places = places
+        self._accepting: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to listen; a TLS handshake has as long as a head has, and no minute of a descriptor."""
-        if self.config.is_ssl:
-            loop = asyncio.get_running_loop()
-            patient = loop.create_server
-            loop.create_server = partial(patient, ssl_handshake_timeout=HEAD_SECONDS)  # type: ignore[method-assign]
-        await super().startup(sockets)
+        """Begins to listen, at a door of our own: uvicorn's lets in whoever comes."""
+        await super().startup(sockets=[])
+        self._door = Door(
+            self._protocol,
+            self._visitors,
+            self._places,
+            self.config.ssl,
+            HEAD_SECONDS,
+        )
+        [listener] = sockets or []
+        listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._door.accept(listener))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets nobody in any more, and lets those inside have their answers."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._accepting
+        self._door.close()
+        for visitor in self._visitors():
+            if visitor.dawdles and not visitor.was_answered:
+                # What it has half said would be waited for, and told as an error.
+                visitor.transport.abort()
+        await super().shutdown(sockets)
+
+    def _visitors(self) -> Sequence[PunctualProtocol]:
+        return tuple(cast("Iterable[PunctualProtocol]", self.server_state.connections))
+
+    def _protocol(self) -> PunctualProtocol:
+        return PunctualProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def main_loop(self) -> None:
         """Rests until it is to end."""
@@ -205,10 +231,16 @@ class RestingServer(uvicorn.Server):
 class WebServer:
     """uvicorn in a thread of its own: no request ever waits for a scrape, and no scrape for a request."""
 
-    def __init__(self, app: FastAPI, web: WebSettings, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        web: WebSettings,
+        listener: socket.socket,
+        places: Callable[[int], int] = lambda wanted: wanted,
+    ) -> None:
+        """`places` says how many of the wanted connections there may be."""
         config = uvicorn.Config(
             app,
-            # The handshake gets its deadline by way of it.
             loop="asyncio",
             http=PunctualProtocol,
             ws="none",
@@ -227,7 +259,8 @@ class WebServer:
         except (OSError, ValueError) as error:
             listener.close()
             raise ConfigError([f"web.tls_cert_file: cannot be used: {error}"]) from None
-        self._server = RestingServer(config)
+        wanted = CONNECTIONS_PER_REQUEST * web.limit_concurrency
+        self._server = RestingServer(config, lambda: places(wanted))
         self._listener = listener
         self._thread = threading.Thread(target=self._run, name="web", daemon=True)
 

@@ -27,7 +27,8 @@ from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.service.fleet_watch import FleetWatch, Step
-from watchdog.service.pace import Pace, open_files_notes
+from watchdog.service.open_files import OpenFiles, open_files_notes
+from watchdog.service.pace import Pace
 from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.watch import Watch
 from watchdog.settings.model import Settings, TargetSettings
@@ -56,6 +57,7 @@ class Service:
         self._rule_files = RuleFiles(settings.rules)
         self._schedule = Schedule()
         self._pace = Pace()
+        self._open_files = OpenFiles()
         self._store = _store(settings)
         self._restored = self._store.open(time.time()) if self._store else Restored()
         self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
@@ -134,8 +136,8 @@ class Service:
 
     def strains(self) -> Sequence[str]:
         """What this process is short of, for people: time for its scrapes, open files."""
-        pace = self._pace.note
-        return (*([pace] if pace else ()), *open_files_notes(len(self._watches)))
+        notes = (self._pace.note, self._open_files.note, *open_files_notes(len(self._watches)))
+        return tuple(note for note in notes if note)
 
     def figures(self) -> Figures:
         """What we count of ourselves."""
@@ -177,6 +179,7 @@ class Service:
         """Called every second or so: notices clocks that were set and rule files that changed."""
         self._schedule.watch_clock()
         self._pace.look(self._schedule.counts, steady_seconds())
+        self._open_files.look(steady_seconds())
         if self._rule_files.changed(steady_seconds()):
             self.reload()
 
