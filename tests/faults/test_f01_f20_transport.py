@@ -36,6 +36,8 @@ from tests.servers import (
     wait_for_a_byte,
     wait_for_client,
 )
+from tests.waiting import until
+from watchdog.http import wire
 from watchdog.http.endpoint import Endpoint
 from watchdog.model import Failure, Reason, Scrape
 from watchdog.scrape.fetch import Fetcher, FetchLimits
@@ -439,7 +441,8 @@ class Names:
 
 
 def test_f15_dns_fails_then_leads_to_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(serving(answer(b"old 1\n"))) as old:
+    once = [request, send(answer(b"old 1\n", "200 OK", "Connection: close"))]
+    with Server(once) as old:
         with Server(serving(answer(b"new 1\n")), host="127.0.0.2", port=old.port) as new:
             names = Names(monkeypatch, "127.0.0.1")
             fetcher = Fetcher(Endpoint(f"http://vllm.test:{old.port}/metrics"), limits())
@@ -450,6 +453,36 @@ def test_f15_dns_fails_then_leads_to_another_address(monkeypatch: pytest.MonkeyP
             assert fetcher.fetch(0.0, 0.0).body == b"new 1\n"
             fetcher.close()
         assert (old.connections, new.connections) == (1, 1)
+
+
+def test_f15_a_kept_connection_needs_no_name_and_follows_it_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = threading.active_count()
+    with Server(serving(answer(b"old 1\n"))) as old:
+        with Server(serving(answer(b"new 1\n")), host="127.0.0.2", port=old.port) as new:
+            names = Names(monkeypatch, "127.0.0.1")
+            fetcher = Fetcher(Endpoint(f"http://vllm.test:{old.port}/metrics"), limits())
+            assert fetcher.fetch(0.0, 0.0).body == b"old 1\n"
+            names.answer = "127.0.0.2"
+            assert fetcher.fetch(0.0, 0.0).body == b"old 1\n"
+            monkeypatch.setattr(wire, "LOOK_AGAIN_SECONDS", 0.0)
+            names.answer = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            assert fetcher.fetch(0.0, 0.0).body == b"old 1\n"
+            monkeypatch.setattr(wire, "LOOK_BESIDE_SECONDS", 0.05)
+            names.answer = 1.0
+            scrape = fetcher.fetch(0.0, 0.0)
+            assert scrape.body == b"old 1\n"
+            assert scrape.took_seconds < 1.0
+            fetcher.close()
+            names.answer = "127.0.0.1"
+            fetcher = Fetcher(Endpoint(f"http://vllm.test:{old.port}/metrics"), limits())
+            assert fetcher.fetch(0.0, 0.0).body == b"old 1\n"
+            names.answer = "127.0.0.2"
+            assert fetcher.fetch(0.0, 0.0).body == b"new 1\n"
+            fetcher.close()
+        assert (old.connections, new.connections) == (2, 1)
+    until(lambda: threading.active_count() <= threads)
 
 
 def test_f15_dns_that_hangs_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

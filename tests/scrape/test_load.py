@@ -149,3 +149,12 @@ def test_the_front_end_in_rust_is_known_by_what_it_says_of_its_version() -> None
         info = fetcher.server_info()
         fetcher.close()
     assert (info.version, info.rust_frontend_version) == ("0.32.0", "0.3.1")
+
+
+def test_counters_are_found_wherever_on_the_page_they_move() -> None:
+    asking = LoadAsking()
+    more = b"# HELP vllm:other Other.\n" + b'vllm:other{a="1"} 2\n' * 200
+    twice = page(5) + more + b'vllm:generation_tokens_total{engine="1"} 7\n'
+    for at, body in enumerate([page(5), more + page(6), page(7) + more, twice]):
+        assert not asking.is_due(body, float(at), False)
+    assert asking.is_due(twice, 5.0, False)

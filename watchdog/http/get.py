@@ -9,9 +9,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import requests
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError, IncompleteRead, LocationParseError, ProtocolError
+from urllib3.exceptions import HTTPError, LocationParseError
 
+from watchdog.http.answer import Answering, Exchange, Requests
 from watchdog.http.client import (
     CertificateFileError,
     SecretFileError,
@@ -77,6 +77,7 @@ class Getter:
         self._adapter = Adapter(self._wire)
         self._session = open_session(endpoint, self._adapter)
         self._requests: dict[str, requests.PreparedRequest] = {}
+        self._texts = Requests()
         self._lock = threading.Lock()
 
     def get(
@@ -119,7 +120,7 @@ class Getter:
         headers = {"Accept": accept, "X-Prometheus-Scrape-Timeout-Seconds": f"{seconds:g}"}
         headers |= dict(self._headers) | authorization(self._endpoint, self._user, self._password)
         check_certificate_files(self._endpoint)
-        self._wire.resolve(host, port)
+        self._wire.aim(host, port)
         if not self._wire.peer_is_current:
             self._adapter.drop()
         while True:
@@ -144,17 +145,17 @@ class Getter:
             if len(self._requests) >= MOST_PREPARED:
                 self._requests.clear()
             request = self._requests[url] = self._session.prepare_request(requests.Request("GET", url))
-        response = self._adapter.exchange(self._session, request, headers)
+        pool = self._adapter.pool(self._session, request)
+        exchange = Exchange(pool, self._wire, self._texts, request, headers)
+        answer = exchange.answer
         try:
-            self.status = response.status
-            _check_head(response, max_body_bytes, any_status, self._what)
-            body = _read(response, max_body_bytes, self._what)
+            self.status = answer.status
+            _check_head(answer, max_body_bytes, any_status, self._what)
+            body = _read(answer, max_body_bytes, self._what)
         finally:
-            # Once it is read whole, its connection is back in the pool; of what is left nobody wants to know.
-            response.close()
-            response.release_conn()
+            exchange.finish()
         self._wire.remaining_seconds()  # Stopped from outside, a body without a length looks whole.
-        return Answer(response.headers, body, self.status)
+        return Answer(answer.headers, body, self.status)
 
 
 def _host_and_port(url: str) -> tuple[str, int]:
@@ -168,7 +169,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
     return host, port or (443 if parts.scheme == "https" else 80)
 
 
-def _check_head(response: BaseHTTPResponse, max_body_bytes: int, any_status: bool, what: str) -> None:
+def _check_head(response: Answering, max_body_bytes: int, any_status: bool, what: str) -> None:
     """Refuses an answer whose body we do not want to see."""
     status, headers = response.status, response.headers
 
@@ -191,27 +192,25 @@ def _check_head(response: BaseHTTPResponse, max_body_bytes: int, any_status: boo
         raise RefusedError(Reason.TOO_LARGE, f"the {what} is larger than {max_body_bytes} bytes")
 
 
-def _read(response: BaseHTTPResponse, max_body_bytes: int, what: str) -> bytes:
+def _read(response: Answering, max_body_bytes: int, what: str) -> bytes:
     """Reads the body; raises RefusedError as soon as it is longer than it may be."""
     parts: list[bytes] = []
     size_bytes = 0
     try:
-        while part := response.read(READ_BYTES, decode_content=False):
+        # A body whose length was told, and is not too large, comes in one piece.
+        while part := response.read(response.length or READ_BYTES):
             size_bytes += len(part)
             if size_bytes > max_body_bytes:
                 detail = f"the {what} is larger than {max_body_bytes} bytes"
                 raise RefusedError(Reason.TOO_LARGE, detail)
             parts.append(part)
-    except ProtocolError as error:
+        is_cut = not response.is_whole
+    except (HTTPException, ConnectionError):
+        is_cut = True
+    if is_cut:
         detail = f"the connection ended in the middle of the {what}, after {size_bytes} bytes"
-        if isinstance(error, IncompleteRead) or any(map(_is_cut, underlying(error))):
-            raise RefusedError(Reason.TRUNCATED, detail) from None
-        raise
+        raise RefusedError(Reason.TRUNCATED, detail)
     return b"".join(parts)
-
-
-def _is_cut(cause: BaseException) -> bool:
-    return isinstance(cause, ConnectionError | HTTPException) and not isinstance(cause, TimeoutError)
 
 
 def _told(

@@ -6,16 +6,20 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, ClassVar, cast
 
 from requests import PreparedRequest, Session
 from requests.adapters import HTTPAdapter
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
+
+# How often a name is looked up beside a connection that is kept, and how long that may take.
+LOOK_AGAIN_SECONDS = 60.0
+LOOK_BESIDE_SECONDS = 0.5
 
 # As `socket.getaddrinfo` gives them: family, kind, protocol, canonical name, address.
 Address = tuple[Any, Any, int, str, tuple[Any, ...]]
@@ -50,6 +54,9 @@ class Wire:
         self.connected_at: float | None = None
         self._socket: socket.socket | None = None
         self._lookup = _Lookup()
+        self._server = ("", 0)
+        self._is_resolved = False
+        self._looked_up_at = float("-inf")
         self._ends_at = 0.0
         self._max_header_bytes = 0
 
@@ -58,6 +65,7 @@ class Wire:
         self.stage = Stage.RESOLVING
         self._ends_at = time.monotonic() + seconds
         self._max_header_bytes = max_header_bytes
+        self._is_resolved = False
         self.begin_attempt()
 
     def begin_attempt(self) -> None:
@@ -76,7 +84,29 @@ class Wire:
         """Looks the name up; raises OSError (gaierror), UnicodeError or TimeoutError."""
         self.stage = Stage.RESOLVING
         self.addresses = self._lookup.addresses(host, port, self.remaining_seconds())
+        self._looked_up_at = time.monotonic()
+        self._is_resolved = True
         self.stage = Stage.WAITING
+
+    def aim(self, host: str, port: int) -> None:
+        """Says which server is meant: its name is looked up for a new connection.
+
+        Beside one that is kept it is so once a minute, to follow a name that leads elsewhere while the old server goes
+        on answering; a lookup that fails then says nothing of the server.
+        """
+        self._server = (host, port)
+        self.stage = Stage.WAITING
+        now = time.monotonic()
+        if not self._keeps_connection or now - self._looked_up_at < LOOK_AGAIN_SECONDS:
+            return
+        self._looked_up_at = now
+        with suppress(OSError, UnicodeError):
+            seconds = min(self.remaining_seconds(), LOOK_BESIDE_SECONDS)
+            self.addresses = self._lookup.addresses(host, port, seconds)
+
+    @property
+    def _keeps_connection(self) -> bool:
+        return self._socket is not None and self._socket.fileno() >= 0
 
     @property
     def peer_is_current(self) -> bool:
@@ -85,6 +115,8 @@ class Wire:
 
     def connect(self) -> socket.socket:
         """Connects to the first address that answers; the socket is armed for a handshake to follow."""
+        if not self._is_resolved:
+            self.resolve(*self._server)
         self.stage = Stage.CONNECTING
         self.fresh = True
         connection = self._first_that_answers()
@@ -300,7 +332,7 @@ class _TlsConnection(_Timed, HTTPSConnection):  # type: ignore[misc]
         super().connect()
 
 
-class _EagerPool:
+class EagerPool:
     """Connects before it sends, as the library takes a reset while connecting for one while sending.
 
     It also does without the library's warning at each request: who asked not to verify a certificate knows.
@@ -310,12 +342,24 @@ class _EagerPool:
         if conn.is_closed:
             conn.connect()
 
+    def lend(self) -> HTTPConnection:
+        """The connection that is kept, or a closed one where there is none.
 
-class _PlainPool(_EagerPool, HTTPConnectionPool):
+        One that the server has closed, or on which it has sent what nobody asked for, is closed first.
+        """
+        lent: HTTPConnection = self._get_conn()  # type: ignore[attr-defined]
+        return lent
+
+    def take_back(self, connection: HTTPConnection) -> None:
+        """Keeps it for the next request."""
+        self._put_conn(connection)  # type: ignore[attr-defined]
+
+
+class _PlainPool(EagerPool, HTTPConnectionPool):
     pass
 
 
-class _TlsPool(_EagerPool, HTTPSConnectionPool):
+class _TlsPool(EagerPool, HTTPSConnectionPool):
     pass
 
 
@@ -324,7 +368,7 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._ready: dict[str, HTTPConnectionPool] = {}
+        self._ready: dict[str, EagerPool] = {}
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
@@ -339,43 +383,26 @@ class Adapter(HTTPAdapter):
             "https": type("TlsPool", (_TlsPool,), {"ConnectionCls": tls}),
         }
 
-    def exchange(
-        self, session: Session, request: PreparedRequest, headers: Mapping[str, str]
-    ) -> BaseHTTPResponse:
-        """Sends a request over the connection that is kept; its body is still to be read, and then to be released.
-
-        What `send` and a session do for each request is done once for all of them: it costs more than the exchange.
-        Raises what urllib3 raises.
-        """
-        seconds = self._wire.remaining_seconds()
+    def pool(self, session: Session, request: PreparedRequest) -> EagerPool:
+        """Where the connection to a request's server is kept, as `send` sets it up: once, not for each request."""
         server = str(request.url).partition("?")[0]
         pool = self._ready.get(server)
         if pool is None:
             pool = self._ready[server] = self._prepared(session, request)
-        return pool.urlopen(
-            "GET",
-            request.path_url,
-            headers={**request.headers, **headers},
-            retries=False,
-            redirect=False,
-            timeout=seconds,
-            preload_content=False,
-            decode_content=False,
-        )
+        return pool
 
-    def _prepared(self, session: Session, request: PreparedRequest) -> HTTPConnectionPool:
-        """The pool of a request's server, as `send` sets it up."""
+    def _prepared(self, session: Session, request: PreparedRequest) -> EagerPool:
         verify, certificate = session.verify, session.cert
         pool: Any = self.get_connection_with_tls_context(request, verify, cert=certificate)
         self.cert_verify(pool, str(request.url), verify, certificate)  # type: ignore[no-untyped-call]
-        return cast("HTTPConnectionPool", pool)
+        return cast("EagerPool", pool)
 
     def drop(self) -> None:
         """Closes the connection kept for the next exchange."""
         # The manager only lets go of its pools.
         ready, self._ready = self._ready, {}
         for pool in ready.values():
-            pool.close()
+            pool.close()  # type: ignore[attr-defined]
         self.poolmanager.clear()
 
     def close(self) -> None:
