@@ -33,6 +33,7 @@ from watchdog.model import (
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.course import Course
 from watchdog.report.day import Day
+from watchdog.report.day_readings import DayReadings
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
@@ -278,6 +279,7 @@ class AService:
     fleet: tuple[Incident, ...] = ()
     went: dict[str, Course] = field(default_factory=dict)
     of_day: dict[str, Day] = field(default_factory=dict)
+    of_day_readings: dict[str, DayReadings] = field(default_factory=dict)
     history: History | None = None
     started: bool = True
     reload_successful: bool = True
@@ -307,6 +309,10 @@ class AService:
     def days(self) -> Mapping[str, Day]:
         """What was kept of the day."""
         return self.of_day
+
+    def day_readings(self) -> Mapping[str, DayReadings]:
+        """What was kept of the day's readings."""
+        return self.of_day_readings
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """Those of fleets."""

@@ -516,6 +516,8 @@ class Snapshot:
     """Evaluations that went wrong inside a rule since the start, by rule id."""
     pasts: tuple[EnginePast, ...] = ()
     """What was learnt of its engines, where it is time to keep it."""
+    restarted: tuple[Subject, ...] = ()
+    """The engines that began anew with this step; with empty names the whole process."""
     wants_canary: bool = False
     """Whether a canary would show something: nothing moves, and none is known to be idle or asleep."""
 

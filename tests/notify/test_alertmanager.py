@@ -124,13 +124,13 @@ def test_an_alert_carries_the_labels_of_its_target_and_a_link_to_its_dashboard()
         target_labels={"gpu-0": {"team": "search", "severity": "none"}},
         dashboard_url="https://grafana/d/x?var-target={target}&var-model={model_name}",
     )
-    alert = builder.build(incident(target="gpu-0", model_name="meta/llama b"), WALL)
+    alert = builder.build(incident(target="gpu-0", model_name="meta/llama b"))
     assert (alert.labels["team"], alert.labels["severity"]) == ("search", "critical")
     assert (
         alert.annotations["dashboard_url"]
         == "https://grafana/d/x?var-target=gpu-0&var-model=meta%2Fllama%20b"
     )
-    assert builder.build(incident(target="gpu-1"), WALL).labels["team"] == "platform"
+    assert builder.build(incident(target="gpu-1")).labels["team"] == "platform"
 
 
 def test_a_link_holds_whatever_the_key_holds() -> None:

@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.a_service import NOW, healthy, readings, snapshot
+from tests.places import RECORDINGS
+from tests.watching import diagnosis
 from watchdog.model import LatencyShare, Readings, Snapshot, Subject, VllmIdentity
 from watchdog.report.course import LINES, SPAN_SECONDS, Course, Line
 from watchdog.report.trend import Direction, trend
+from watchdog.scrape.recording import read, thin
 
 MODEL = "meta/llama-8b"
 ELEVEN_MINUTES = 660.0
@@ -157,3 +160,16 @@ def test_where_it_goes_is_not_told_of_too_little() -> None:
     assert trend(None, line_of(0.0, 0.0, 0.0, 0.0, 0.0)) is None
     old = line_of(*[math.inf] * 3, *[1.0] * 13)
     assert trend(None, old) == (Direction.STEADY, "steady: TTFT p95 1.0 s")
+
+
+def test_a_restart_of_a_real_server_is_marked() -> None:
+    course, diagnosed = Course(), diagnosis()
+    for scrape in thin(read(RECORDINGS / "restart.jsonl.xz")[1], 5):
+        course.note(diagnosed.observe(scrape))
+    assert [each.text for each in course.marks()] == ["the server restarted"]
+
+
+def test_a_restart_of_one_engine_of_several_names_it() -> None:
+    course = Course()
+    course.note(step(0, engines=2, restarted=(Subject("chat", MODEL, "1"),)))
+    assert [each.text for each in course.marks()] == ["engine 1 restarted"]

@@ -27,7 +27,7 @@ from watchdog.history.stretches import KEPT_SECONDS
 from watchdog.model import EnginePast, Evidence, Incident, Key, Remedy, Severity, State, Subject, Transition
 from watchdog.state import database
 from watchdog.state.database import APPLICATION_ID, Mode
-from watchdog.state.store import FILE_NAME, Restored, Store
+from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 
 PENDING, FIRING, RESOLVED = State.PENDING, State.FIRING, State.RESOLVED
 
@@ -931,17 +931,19 @@ def test_the_lock_goes_with_the_store(store: Store, path: Path) -> None:
 def test_the_day_of_a_target_is_written_with_the_next_checkpoint(patient: Store, path: Path) -> None:
     text = "2983333:" + "h" * 144
     patient.checkpoint([], WALL, 0, ["server"])
-    patient.keep_day("gone", "100:" + "c" * 144)
-    patient.keep_day("server", text)
-    assert patient.days() == {}
+    patient.keep_day(DayOf.VERDICTS, "gone", "100:" + "c" * 144)
+    patient.keep_day(DayOf.VERDICTS, "server", text)
+    patient.keep_day(DayOf.READINGS, "server", "2983333:{}")
+    assert patient.days(DayOf.VERDICTS) == {}
     asked = statements(patient, path)
     patient.checkpoint([], WALL + 5, 5, ["server"])
     assert asked.count("COMMIT") == 1
     # What has had no verdict for a day is forgotten.
-    assert patient.days() == {"server": text}
-    patient.keep_day("server", text.replace("h", "c"))
+    assert patient.days(DayOf.VERDICTS) == {"server": text}
+    assert patient.days(DayOf.READINGS) == {"server": "2983333:{}"}
+    patient.keep_day(DayOf.VERDICTS, "server", text.replace("h", "c"))
     patient.close()
     with closing(Store(path)) as again:
         again.open(WALL + 6)
-        assert again.days() == {"server": text.replace("h", "c")}
+        assert again.days(DayOf.VERDICTS) == {"server": text.replace("h", "c")}
         assert again.ledger("alertmanager").load() == {}

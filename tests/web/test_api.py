@@ -568,7 +568,7 @@ def test_an_incident_has_a_time_line_and_a_page(site: Site[AService]) -> None:
     assert site.ask(f"/incidents/{KEY.replace('/', '%2F')}").json == body
     html = site.ask(f"/incidents/{KEY}", headers={"Accept": "text/html,*/*;q=0.8"})
     assert html.headers["content-type"].startswith("text/html")
-    assert "pending → firing" in " ".join(parsed(html.text).shown)
+    assert "Fired once, for 3m 25s." in " ".join(parsed(html.text).shown)
     past = site.ask("/incidents/ttft-high/embed/meta/llama-8b/0").json
     assert past["incident"]["resolved_at"] == "2026-09-21T13:06:40.000Z"
     assert site.ask("/incidents/no/such/thing/-").error["reason"] == "not_found"

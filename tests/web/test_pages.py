@@ -1,15 +1,19 @@
 """Pages for people where programs get JSON: by Accept or `?format=`, with the numbers of now."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.a_service import NOW, AService, a_service, down, healthy, snapshot
+from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
 from tests.a_site import Site, a_site, web
 from tests.watching import shipped_rules
+from watchdog.model import State, Subject, Transition
 from watchdog.report.bodies import rule_body
+from watchdog.report.course import Course
+from watchdog.report.day_readings import DayReadings
 from watchdog.rule.rule import Rule
 from watchdog.web.api import meanings
 from watchdog.web.page import rule_page
@@ -68,6 +72,36 @@ def test_the_page_of_a_server_links_to_its_dashboard_where_there_is_a_template(t
         assert "dashboard" not in site.ask("/").text
 
 
+def test_the_page_of_an_incident_draws_its_time_line_with_what_changed_of_the_server(
+    site: Site[AService],
+) -> None:
+    over = incident(
+        state=State.RESOLVED, pending_since=NOW - 905, firing_since=NOW - 900, resolved_at=NOW - 700
+    )
+    site.service.history = History(
+        (
+            Transition(replace(over, state=State.FIRING, resolved_at=None), State.PENDING, NOW - 900),
+            Transition(over, State.FIRING, NOW - 700),
+            Transition(incident(), State.PENDING, NOW - 200),
+        )
+    )
+    restarted = replace(snapshot("chat"), wall=NOW - 690, restarted=(Subject("chat"),))
+    day = DayReadings()
+    course = Course()
+    course.note(restarted)
+    day.note(restarted, course.marks())
+    site.service.of_day_readings = {"chat": day}
+    html = site.ask("/incidents/kv-pool-exhausted/chat/meta/llama-8b/0", headers=BROWSER).text
+    picture = html.partition('<svg class="story"')[2].partition("</svg>")[0]
+    assert 'aria-label="fired 2 times, 6m 50s in all, the last for 3m 25s; 1 change of the server"' in picture
+    assert picture.count('<rect class="critical"') == picture.count('<rect class="pending"') == 2
+    assert "<title>the server restarted</title>" in picture
+    said = [line for line in html.splitlines() if line.startswith("<li><time")]
+    assert [re.findall(r"<b>(.*)</b>", line)[0] for line in said] == [
+        *("firing", "the server restarted", "resolved after 3m 20s", "firing")
+    ]
+
+
 def test_the_page_of_a_rule_says_of_whom_it_cannot_speak(site: Site[AService]) -> None:
     site.service.rules = shipped_rules()
     html = site.ask("/rules/deferred-backlog", headers=BROWSER).text
@@ -80,6 +114,20 @@ def test_every_shipped_rule_has_a_page_without_placeholders(rule: Rule) -> None:
     article = html.partition("<article")[2].partition("</article>")[0]
     assert rule.id in article
     assert "{" not in article
+
+
+def test_the_page_of_a_server_has_a_day_of_its_readings(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("chat"))
+    day = DayReadings()
+    for slot in range(20):
+        day.note(snapshot("chat", wall=NOW - 600 * (20 - slot)))
+    service.of_day_readings = {"chat": day}
+    with a_site(service) as site:
+        html = site.ask("/").text
+    fold = html.partition('<details data-id="day chat">')[2].partition("</details>")[0]
+    assert "Waiting: highest 457, KV usage: highest 98%, TTFT p95: highest 1m 16s" in fold
+    assert fold.count('<svg class="chart"') == 4
+    assert "24 h ago" in fold
 
 
 def test_the_list_of_incidents_and_of_targets_lead_on(site: Site[AService]) -> None:

@@ -9,7 +9,7 @@ from watchdog.web.wording import step
 @pytest.mark.parametrize(
     ("action", "flag", "value", "direction", "expected"),
     [
-        ("Remove --x-y.", "--x-y", None, None, 'Remove <code class="flag">--x-y</code>.'),
+        ("Remove --x-y.", "--x-y", None, None, 'Remove <code class="flag">--x-y</code>'),
         (
             "Lower --x-y to 20 if it is higher.",
             *("--x-y", "20", "lower"),

@@ -98,6 +98,7 @@ class TargetDiagnosis:
         self._book = IncidentBook(rules)
         self._inherited = Inherited()
         self._standing = Standing()
+        self._restarted: tuple[Subject, ...] = ()
         self._at = self._wall = 0.0
 
     def replace_rules(self, rules: RuleSet, wall: float = 0.0) -> None:
@@ -159,11 +160,13 @@ class TargetDiagnosis:
     def _remember(self, taken: PageOrFailure, scrape: Scrape) -> None:
         """Adds what a scrape gave to all that remembers."""
         self._server_info = scrape.server_info.completed_by(self._server_info)
+        self._restarted = ()
         if taken.failure is not None:
             self._reachability.failed(taken.failure, scrape)
         if taken.page is None:
             return
         resets = self._history.append(self._gauge_ranges.checked(taken.page), scrape.at)
+        self._restarted = tuple(self._subject(each.model_name, each.engine) for each in resets)
         self._begin_again(resets, scrape.at, taken.after_failure)
         self._engines.resume(self._answering())
         self._reachability.answered(taken.page, scrape.at)
@@ -315,6 +318,7 @@ class TargetDiagnosis:
             awaits_cause=standing.awaits_cause,
             rule_errors=dict(self._judge.errors),
             pasts=tuple(self._engines.pasts(self._answering(), scrape.at, scrape.wall)),
+            restarted=self._restarted,
             wants_canary=page is not None and self._in_flight.wants_canary and _is_awake(found),
         )
 

@@ -75,6 +75,7 @@ class Course:
         """Takes what one step read; a step that comes sooner than a sample's time replaces the newest sample."""
         with self._lock:
             self._offset = snapshot.wall - snapshot.at
+            self._note_restarts(snapshot)
             self._note_changes(snapshot)
             engines = {
                 each.subject[1:]: each for each in snapshot.readings[: MOST_SAMPLES_OF_ALL // LEAST_SAMPLES]
@@ -104,7 +105,7 @@ class Course:
         return Line(name, times, shown) if any(value is not None for value in shown) else None
 
     def marks(self) -> list[Mark]:
-        """Changes of version and configuration that were seen, the oldest first."""
+        """Restarts, and changes of version and configuration, that were seen, the oldest first."""
         with self._lock:
             return list(self._marks)
 
@@ -133,6 +134,15 @@ class Course:
         gone = [each for each, lines in self._lines.items() if all(map(_is_empty, lines.values()))]
         for each in gone:
             del self._lines[each]
+
+    def _note_restarts(self, snapshot: Snapshot) -> None:
+        if not snapshot.restarted:
+            return
+        engines = sorted({each.engine for each in snapshot.restarted})
+        # The whole process, or all of its engines at once, is the server.
+        is_whole = "" in engines or len(engines) >= len(snapshot.readings)
+        what = "the server" if is_whole else f"engine {', '.join(engines)}"
+        self._marks.append(Mark(snapshot.wall, f"{what} restarted"))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
         vllm = snapshot.vllm

@@ -1,6 +1,9 @@
 """A reading of a whole server: over its engines, the same in every output."""
 
-from watchdog.report.bodies import ReadingsBody, TargetBody
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from watchdog.report.bodies import TargetBody
 from watchdog.text import quantity_text
 
 SUMMED = frozenset({"waiting_requests", "running_requests"})
@@ -10,12 +13,20 @@ COLUMNS = (("waiting_requests", "waiting"), ("kv_usage_ratio", "KV"), ("ttft_p95
 UNKNOWN = "-"
 
 
+class Engine(Protocol):
+    """What is read of one engine."""
+
+    @property
+    def values(self) -> Mapping[str, float | None]:
+        """Readings by name; None where unknown."""
+
+
 def overall(body: TargetBody, name: str) -> float | None:
     """A reading over all engines, the sum of a count and else the greatest; None where no engine shows it."""
     return over(body.readings, name)
 
 
-def over(engines: list[ReadingsBody], name: str) -> float | None:
+def over(engines: Iterable[Engine], name: str) -> float | None:
     """The same of these engines."""
     known = [value for each in engines if (value := each.values.get(name)) is not None]
     if not known:

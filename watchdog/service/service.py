@@ -22,6 +22,7 @@ from watchdog.probe.canary import Canary
 from watchdog.probe.completion import CompletionProbe
 from watchdog.report.course import Course
 from watchdog.report.day import Day
+from watchdog.report.day_readings import DayReadings
 from watchdog.report.metrics import Figures, registry
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -33,7 +34,7 @@ from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.watch import Watch
 from watchdog.settings.model import Settings, TargetSettings
 from watchdog.state.database import Mode
-from watchdog.state.store import FILE_NAME, Restored, Store
+from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 
 # A cycle of some target has to end in this many intervals, else we are not alive.
 INTERVALS_ALIVE = 3
@@ -63,7 +64,10 @@ class Service:
         self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
-        self._days = self._kept_days()
+        self._days = {name: Day.read(text) for name, text in self._kept(DayOf.VERDICTS).items()}
+        self._readings_of_day = {
+            name: DayReadings.read(text) for name, text in self._kept(DayOf.READINGS).items()
+        }
         self._watches: dict[str, Watch] = {}
         self._shapes = Shapes()
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
@@ -120,6 +124,11 @@ class Service:
     def days(self) -> Mapping[str, Day]:
         """The last 24 hours of each target, by its name."""
         return {name: day for name in self._watches if (day := self._days.get(name)) is not None}
+
+    def day_readings(self) -> Mapping[str, DayReadings]:
+        """The readings of each target over the last 24 hours, by its name."""
+        known = self._readings_of_day
+        return {name: day for name in self._watches if (day := known.get(name)) is not None}
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""
@@ -192,6 +201,8 @@ class Service:
         self._notifiers.stop(drain_seconds)
         if self._store is not None:
             self._store.learn(past for watch in self._all() for past in watch.pasts())
+            for name, day in self.day_readings().items():
+                self._store.keep_day(DayOf.READINGS, name, day.text())
             self._store.close()
 
     def reload(self) -> Sequence[str]:
@@ -299,11 +310,14 @@ class Service:
         name = snapshot.target.name
         day = self._days.setdefault(name, Day())
         if day.note(snapshot.verdict, snapshot.wall) and self._store is not None:
-            self._store.keep_day(name, day.text())
+            self._store.keep_day(DayOf.VERDICTS, name, day.text())
+        watch = self._watches.get(name)
+        readings = self._readings_of_day.setdefault(name, DayReadings())
+        if readings.note(snapshot, watch.course.marks() if watch else ()) and self._store is not None:
+            self._store.keep_day(DayOf.READINGS, name, readings.text())
 
-    def _kept_days(self) -> dict[str, Day]:
-        kept = self._store.days() if self._store is not None else {}
-        return {name: Day.read(text) for name, text in kept.items()}
+    def _kept(self, of: DayOf) -> Mapping[str, str]:
+        return self._store.days(of) if self._store is not None else {}
 
     def _all_snapshots(self) -> Collection[Snapshot]:
         """The last snapshots; none before every target has one: half a fleet would be judged as a whole."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +36,14 @@ _ALIVE_REWRITE_SECONDS = 60.0
 _NEARLY = 0.9
 _PENDING_SEEN_WITHIN_SECONDS = 300.0
 _TRANSITIONS_SHOWN = 1000
-# What is no sender's has a name that none can have.
-_DAY = "last day"
 _INCIDENT = TypeAdapter(Incident)
+
+
+class DayOf(StrEnum):
+    """What is kept of the last 24 hours of each target, a line each; in the ledger, under names that no sender has."""
+
+    VERDICTS = "last day"
+    READINGS = "readings of the last day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +79,12 @@ class _Written(NamedTuple):
 class _Learnt:
     """What steps said since the last write: the open incidents of each target, and when (monotonic, unix seconds).
 
-    `pasts` is what was learnt of engines, `days` the last 24 hours of each target in a line.
+    `pasts` is what was learnt of engines, `days` the last 24 hours of each target in a line, by what it is of.
     """
 
     open: dict[str, dict[Key, Incident]] = field(default_factory=dict)
     pasts: dict[Subject, EnginePast] = field(default_factory=dict)
-    days: dict[str, str] = field(default_factory=dict)
+    days: dict[tuple[DayOf, str], str] = field(default_factory=dict)
     at: float = float("-inf")
     wall: float = 0.0
 
@@ -199,14 +205,14 @@ class Store:
         with self._lock:
             self._learnt.pasts.update((past.subject, past) for past in pasts)
 
-    def keep_day(self, target: str, text: str) -> None:
-        """Keeps the last 24 hours of a target in a line, with the next checkpoint."""
+    def keep_day(self, of: DayOf, target: str, text: str) -> None:
+        """Keeps the last 24 hours of a target with the next checkpoint; `text` begins with their last slot's number."""
         with self._lock:
-            self._learnt.days[target] = text
+            self._learnt.days[of, target] = text
 
-    def days(self) -> Mapping[str, str]:
+    def days(self, of: DayOf) -> Mapping[str, str]:
         """The last 24 hours of each target that is kept, by its name."""
-        return self.ledger(_DAY).load()
+        return self.ledger(of).load()
 
     def pasts(self, target: str) -> tuple[EnginePast, ...]:
         """What was learnt of a target's engines."""
@@ -395,16 +401,17 @@ def _standing_of(incident: Incident) -> tuple[object, ...]:
     return (incident.state, incident.severity, incident.symptoms, incident.explained_by, incident.unknown)
 
 
-def _keep_days(connection: sqlite3.Connection, days: Mapping[str, str]) -> None:
+def _keep_days(connection: sqlite3.Connection, days: Mapping[tuple[DayOf, str], str]) -> None:
     """Keeps the days that changed, and forgets those of targets that have had none for longer than a day."""
     if not days:
         return
-    rows = [(_DAY, target, text) for target, text in days.items()]
+    rows = [(str(of), target, text) for (of, target), text in days.items()]
     connection.executemany("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)", rows)
     # A text begins with the number of its last slot.
     newest = max(int(text.partition(":")[0]) for text in days.values())
-    connection.execute(
-        "DELETE FROM ledger WHERE sender = ? AND CAST(text AS INTEGER) < ?", (_DAY, newest - SLOTS)
+    connection.executemany(
+        "DELETE FROM ledger WHERE sender = ? AND CAST(text AS INTEGER) < ?",
+        [(str(of), newest - SLOTS) for of in DayOf],
     )
 
 

@@ -43,6 +43,8 @@ from watchdog.report.bodies import (
     transition_body,
 )
 from watchdog.report.brief import Seen, brief_text
+from watchdog.report.course import Mark
+from watchdog.report.episodes import story
 from watchdog.report.selection import Selection
 from watchdog.report.text import diagnosis_text
 from watchdog.rule.rule import Rule
@@ -191,12 +193,11 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float],
 
     @app.get("/", response_class=HTMLResponse, summary="The page", tags=["diagnosis"], responses=_NOT_FOUND)
     def show_page(parameters: Annotated[FleetParameters, Query()]) -> Response:
-        body, courses = _diagnosis(state, bodies, parameters.target, wall()), state.courses()
+        body = _diagnosis(state, bodies, parameters.target, wall())
+        memory = _memory(state, body, wall())
         if parameters.target is None and len(body.targets) > 1:
-            return page.fleet_page(body, courses, _verdicts(state, wall()), parameters.selection)
-        body = parameters.selection.of(body)
-        often = recurrences(state, body, wall())
-        return page.diagnosis_page(body, courses, often, _verdicts(state, wall()), dashboard_url)
+            return page.fleet_page(body, memory, parameters.selection)
+        return page.diagnosis_page(parameters.selection.of(body), memory, dashboard_url)
 
     @app.get(
         "/diagnose",
@@ -223,9 +224,14 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body)
 
 
-def _verdicts(state: ServiceState, wall: float) -> Mapping[str, Sequence[Verdict | None]]:
-    """The last 24 hours of each target, the oldest first."""
-    return {name: day.verdicts(wall) for name, day in state.days().items()}
+def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memory:
+    """What is remembered of the servers, for pictures."""
+    return page.Memory(
+        courses=state.courses(),
+        verdicts={name: day.verdicts(wall) for name, day in state.days().items()},
+        readings=state.day_readings(),
+        recurrences=recurrences(state, body, wall) if len(body.targets) == 1 else {},
+    )
 
 
 def _seen(state: ServiceState, body: DiagnosisBody, wall: float) -> Mapping[str, Seen]:
@@ -291,8 +297,17 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
             raise HTTPException(404, "no incident has this key")
         body = _detail(incident, timeline)
         if parameters.wants_page(request):
-            return page.incident_page(body, wall())
+            marks = _marks(state, incident.key.target, wall())
+            return page.incident_page(body, story(incident, timeline, marks, wall()), wall())
         return BodyResponse(body)
+
+
+def _marks(state: ServiceState, target: str, wall: float) -> Sequence[Mark]:
+    """What changed of a server in 24 hours; of less where nothing is kept."""
+    kept, seen = state.day_readings().get(target), state.courses().get(target)
+    if kept is not None:
+        return kept.marks(wall)
+    return seen.marks() if seen is not None else ()
 
 
 def _detail(incident: Incident, timeline: Sequence[Transition]) -> IncidentDetailBody:

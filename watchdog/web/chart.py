@@ -11,12 +11,14 @@ from markupsafe import Markup, escape
 from watchdog.model import Verdict
 from watchdog.report.course import Line
 from watchdog.report.day import day_text, runs
+from watchdog.report.episodes import Story
 from watchdog.text import seconds_text
 
 WIDTH, HEIGHT = 240.0, 56.0
 _SPARK_WIDTH, _SPARK_HEIGHT = 120.0, 24.0
 _SPARK_POINTS = 40
 _HEADROOM = 1.08
+_STORY_WIDTH, _STORY_HEIGHT = 1000.0, 32.0
 
 Point = tuple[float, float | None]
 
@@ -115,6 +117,31 @@ def strip(verdicts: Sequence[Verdict | None]) -> Markup:
             parts.append(f'<rect class="{verdict}" x="{x}" y="0" width="{length}" height="12"/>')
         x += length
     return _svg("strip", scale, day_text(verdicts), parts)
+
+
+def story_strip(story: Story, severity: str) -> Markup:
+    """The times that a cause held: paler while it was pending; restarts and changes of the server as lines."""
+    scale = Scale(story.begin, story.end, 1.0, _STORY_WIDTH, _STORY_HEIGHT)
+    parts = []
+    for one in story.episodes:
+        ended = one.ended if one.ended is not None else story.end
+        parts.append(_stretch(scale, "pending", one.pending, one.firing if one.firing is not None else ended))
+        if one.firing is not None:
+            parts.append(_stretch(scale, severity, one.firing, ended))
+    for mark in story.marks:
+        x = scale.x(mark.wall)
+        parts.append(
+            f'<line class="change" x1="{x:g}" x2="{x:g}" y1="0" y2="{_STORY_HEIGHT:g}">'
+            f"<title>{escape(mark.text)}</title></line>"
+        )
+    return _svg("story", scale, story.text, parts)
+
+
+def _stretch(scale: Scale, kind: str, begin: float, end: float) -> str:
+    x = scale.x(begin)
+    # However short it was, it is to be seen.
+    width = max(1.5, round(scale.x(end) - x, 1))
+    return f'<rect class="{kind}" x="{x:g}" y="8" width="{width:g}" height="{_STORY_HEIGHT - 16:g}"/>'
 
 
 def _svg(kind: str, scale: Scale, text: str, parts: Sequence[str]) -> Markup:

@@ -2,8 +2,8 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,20 +24,35 @@ from watchdog.report.bodies import (
 )
 from watchdog.report.brief import recurrence_text
 from watchdog.report.course import Course
+from watchdog.report.day_readings import DayReadings
+from watchdog.report.episodes import Story
 from watchdog.report.impact import impact_text
 from watchdog.report.selection import Selection
 from watchdog.text import number_text, quantity_text, seconds_text
 from watchdog.web import wording
-from watchdog.web.chart import strip
+from watchdog.web.chart import story_strip, strip
 from watchdog.web.fleet import choices, fleet
-from watchdog.web.pictures import pictures
+from watchdog.web.pictures import moment, pictures
 
 REFRESH_SECONDS = 5
-NO_COURSES: Mapping[str, Course] = MappingProxyType({})
-Days = Mapping[str, Sequence[Verdict | None]]
-NO_DAYS: Days = MappingProxyType({})
 ALL = Selection()
-NO_RECURRENCES: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is remembered of servers beside their last look, by their names.
+
+    `courses` are how the readings of each went, `verdicts` and `readings` the last 24 hours, `recurrences` how often
+    its lead held in these.
+    """
+
+    courses: Mapping[str, Course] = field(default_factory=dict)
+    verdicts: Mapping[str, Sequence[Verdict | None]] = field(default_factory=dict)
+    readings: Mapping[str, DayReadings] = field(default_factory=dict)
+    recurrences: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Memory()
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -81,18 +96,8 @@ _TEMPLATES.filters |= {
 }
 
 
-def diagnosis_page(
-    diagnosis: DiagnosisBody,
-    courses: Mapping[str, Course] = NO_COURSES,
-    recurrences: Mapping[str, int] = NO_RECURRENCES,
-    days: Days = NO_DAYS,
-    dashboard_url: str = "",
-) -> Response:
-    """The diagnosis of one target, or of none.
-
-    `courses` are how the readings of each went, `recurrences` how often its lead held in 24 hours, and `days` its
-    verdicts over these, by name. `dashboard_url` is the template of a dashboard's address, empty for none.
-    """
+def diagnosis_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, dashboard_url: str = "") -> Response:
+    """The diagnosis of one target, or of none; `dashboard_url` is the template of a dashboard's address, if any."""
     ordered = sorted(diagnosis.targets, key=lambda body: WORST_FIRST.index(body.verdict))
     urgent, notices = text.fleet_by_urgency(diagnosis)
     return _page(
@@ -101,29 +106,32 @@ def diagnosis_page(
         targets=ordered,
         urgent=urgent,
         notices=notices,
-        recurrences=recurrences,
+        recurrences=memory.recurrences,
         now=diagnosis.generated_at,
-        strips={name: strip(verdicts) for name, verdicts in days.items()},
-        seen={each.name: pictures(each, courses.get(each.name)) for each in ordered},
+        strips={name: strip(verdicts) for name, verdicts in memory.verdicts.items()},
+        seen={
+            each.name: pictures(
+                each,
+                memory.courses.get(each.name),
+                memory.readings.get(each.name),
+                moment(diagnosis.generated_at),
+            )
+            for each in ordered
+        },
         dashboards={each.name: wording.dashboard(dashboard_url, each) for each in ordered},
     )
 
 
-def fleet_page(
-    diagnosis: DiagnosisBody,
-    courses: Mapping[str, Course] = NO_COURSES,
-    days: Days = NO_DAYS,
-    selection: Selection = ALL,
-) -> Response:
+def fleet_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, selection: Selection = ALL) -> Response:
     """Many targets, a row for each that is not healthy; only those of the `selection`."""
     shown = selection.of(diagnosis)
     urgent, notices = text.fleet_by_urgency(shown)
     return _page(
         "fleet.html",
         diagnosis=shown,
-        fleet=fleet(shown.targets, courses),
+        fleet=fleet(shown.targets, memory.courses),
         choices=choices(diagnosis.targets),
-        strips={name: strip(verdicts) for name, verdicts in days.items()},
+        strips={name: strip(verdicts) for name, verdicts in memory.verdicts.items()},
         total=len(shown.targets),
         urgent=urgent,
         notices=notices,
@@ -132,9 +140,16 @@ def fleet_page(
     )
 
 
-def incident_page(body: IncidentDetailBody, wall: float) -> Response:
-    """One incident: links in alerts lead here. `wall` is now."""
-    return _page("incident.html", incident=body.incident, timeline=body.timeline, now=time_text(wall))
+def incident_page(body: IncidentDetailBody, story: Story, wall: float) -> Response:
+    """One incident: links in alerts lead here. `story` is what its picture shows, `wall` is now."""
+    return _page(
+        "incident.html",
+        incident=body.incident,
+        story=story,
+        picture=story_strip(story, body.incident.severity),
+        steps=[*wording.history(body.timeline, story.marks)][::-1],
+        now=time_text(wall),
+    )
 
 
 def incidents_page(body: IncidentsBody, wall: float) -> Response:

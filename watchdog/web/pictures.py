@@ -10,6 +10,8 @@ from markupsafe import Markup
 from watchdog.report.bodies import IncidentBody, TargetBody
 from watchdog.report.clause_line import ClauseLine, clause_line
 from watchdog.report.course import BUDGET, LINES, Course, Engine, Mark
+from watchdog.report.day_readings import LINES as DAY_LINES
+from watchdog.report.day_readings import DayReadings
 from watchdog.report.text import reading_label
 from watchdog.report.trend import Trend, trend
 from watchdog.text import quantity_text, seconds_text
@@ -20,6 +22,7 @@ _ALWAYS = ("waiting_requests", "kv_usage_ratio", "ttft_p95_seconds", "running_re
 BEFORE_SECONDS = 60.0
 """What was so long before the onset is what was usual: at the onset itself it had begun to rise."""
 _SHORTEST_SECONDS = 15.0
+_LEAST_SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Chart:
 class Pictures:
     """What there is to see of one server; all empty where nothing was remembered yet.
 
-    `clauses` are by the text of the evidence, `sparks` by engine and reading, `budgets` by engine. `before` is the time
+    `clauses` are by the text of the evidence, `sparks` by engine and reading, `budgets` by engine, `day` the readings
+    over 24 hours. `before` is the time
     to first token (p95, seconds) before the lead began; None where that is not known.
     """
 
@@ -45,17 +49,22 @@ class Pictures:
     sparks: dict[Engine, dict[str, Markup]] = field(default_factory=dict)
     budgets: dict[Engine, Markup] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
+    day: tuple[Chart, ...] = ()
     trend: Trend | None = None
     before: float | None = None
 
 
-def pictures(target: TargetBody, course: Course | None) -> Pictures:
-    """The pictures of a server as its body stands; `course` None where nothing is remembered of it."""
+def pictures(
+    target: TargetBody, course: Course | None, day: DayReadings | None = None, wall: float = 0.0
+) -> Pictures:
+    """The pictures of a server as its body stands; None where nothing is remembered of it. `wall` is now, for `day`."""
+    of_day = tuple(_day_charts(day, wall)) if day is not None else ()
+    changes = day.marks(wall) if day is not None else course.marks() if course is not None else []
     if course is None or not target.readings:
-        return Pictures()
+        return Pictures(day=of_day, marks=tuple(changes))
     lead = next((each for each in target.incidents if each.key == target.lead_key), None)
     engine = _engine_of(target, lead)
-    onset = _unix(lead.since) if lead is not None and lead.since else None
+    onset = moment(lead.since) if lead is not None and lead.since else None
     draw = partial(_chart, course, engine, onset)
     clauses = _clauses(lead)
     first_token = course.line(engine, "ttft_p95_seconds")
@@ -65,7 +74,8 @@ def pictures(target: TargetBody, course: Course | None) -> Pictures:
         clauses={text: chart for text, each in clauses.items() if (chart := draw(each)) is not None},
         sparks={each: dict(_sparks(course, each)) for each in engines},
         budgets={each: drawn for each in engines if (drawn := _budget(course, each, onset))},
-        marks=tuple(course.marks()),
+        marks=tuple(changes),
+        day=of_day,
         trend=lead_trend(target, course),
         before=first_token.at(onset - BEFORE_SECONDS)
         if first_token is not None and onset is not None
@@ -119,6 +129,22 @@ def _chart(course: Course, engine: Engine, onset: float | None, clause: ClauseLi
     )
 
 
+def _day_charts(day: DayReadings, wall: float) -> Iterator[Chart]:
+    """The greatest of each ten minutes over 24 hours, of readings of which more than a moment is known."""
+    for name in DAY_LINES:
+        line = day.line(name, wall)
+        if line is None or len(line.known) < _LEAST_SLOTS:
+            continue
+        shown = partial(quantity_text, name)
+        label = reading_label(name)
+        yield Chart(
+            label=label[:1].upper() + label[1:],
+            now=f"highest {shown(max(line.known))}",
+            span="24 h",
+            picture=line_chart(line, shown),
+        )
+
+
 def _sparks(course: Course, engine: Engine) -> Iterator[tuple[str, Markup]]:
     for name in LINES:
         if name in BUDGET.values():
@@ -134,5 +160,6 @@ def _budget(course: Course, engine: Engine, onset: float | None) -> Markup:
     return stacked(lines, seconds_text, onset) if is_whole else Markup()
 
 
-def _unix(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
+def moment(text: str | None) -> float:
+    """Unix seconds of a moment as bodies write it; 0 where it is not known."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0

@@ -9,6 +9,7 @@ from watchdog.model import Incident, Snapshot, State, Target, Transition
 from watchdog.notify.receiver import Answer, Received
 from watchdog.report.course import Course
 from watchdog.report.day import Day
+from watchdog.report.day_readings import DayReadings
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -73,6 +74,10 @@ class ServiceState(Protocol):
 
     def days(self) -> Mapping[str, Day]:
         """The last 24 hours of each target, by its name; a target of which nothing is known is not in it."""
+        ...
+
+    def day_readings(self) -> Mapping[str, DayReadings]:
+        """The readings of each target over the last 24 hours, by its name; as `days`."""
         ...
 
     def fleet_incidents(self) -> Sequence[Incident]:

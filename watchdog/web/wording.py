@@ -1,15 +1,18 @@
 """How the page words what bodies hold, where the terminal words it otherwise: times, lists in a line, prices."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
+from watchdog.model import State
 from watchdog.notify.alert import dashboard_of
 from watchdog.remedy.instruction import Advice, instruction, is_told, setting_text
-from watchdog.report.bodies import IncidentBody, TargetBody
+from watchdog.report.bodies import IncidentBody, TargetBody, TransitionBody, time_text
+from watchdog.report.course import Mark
 from watchdog.report.selection import Selection
 from watchdog.report.text import by_urgency, label
 from watchdog.text import seconds_text
@@ -99,9 +102,33 @@ def step(remedy: Advice) -> Markup:
         found = re.search(rf"(?<![\w-]){said}(?![\w-])", remedy.action)
         if found is not None:
             before, after = remedy.action[: found.start()], remedy.action[found.end() :]
-            return with_flags(before) + _to_copy(setting) + with_flags(after)
+            # A button to copy follows the code, and no full stop after that.
+            return with_flags(before) + _to_copy(setting) + with_flags("" if after == "." else after)
     direction = setting_text(remedy).partition("--")[0] if not remedy.value else ""
     return escape(direction) + _to_copy(setting) + Markup(" ") + with_flags(remedy.action)
+
+
+class Step(NamedTuple):
+    """A moment of an incident's past, as bodies write moments, what happened, and what was said then (or nothing)."""
+
+    at: str
+    text: str
+    cause: str
+
+
+def history(timeline: Sequence[TransitionBody], marks: Sequence[Mark]) -> Iterator[Step]:
+    """The changes of an incident and of its server, the oldest first; what an end says again is left out."""
+    steps = [Step(time_text(mark.wall) or "", mark.text, "") for mark in marks]
+    began: str | None = None
+    for each in timeline:
+        at = each.at or ""
+        if each.state is State.RESOLVED:
+            steps.append(Step(at, f"resolved after {lasted(began, at)}" if began else "resolved", ""))
+            began = None
+        else:
+            steps.append(Step(at, each.state, each.cause))
+            began = began or at
+    return iter(sorted(steps, key=lambda each: each.at))
 
 
 def dashboard(template: str, target: TargetBody) -> str:
