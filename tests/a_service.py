@@ -1,6 +1,6 @@
 """A service at rest for tests of what reads it: snapshots, rules and incidents as plain values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from watchdog.model import (
     VllmIdentity,
 )
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
 from watchdog.report.metrics import Figures, registry
@@ -279,6 +279,7 @@ class AService:
     fleet: tuple[Incident, ...] = ()
     went: dict[str, Course] = field(default_factory=dict)
     of_day: dict[str, Day] = field(default_factory=dict)
+    of_signals: dict[str, Line] = field(default_factory=dict)
     of_day_readings: dict[str, DayReadings] = field(default_factory=dict)
     history: History | None = None
     started: bool = True
@@ -305,6 +306,10 @@ class AService:
     def courses(self) -> Mapping[str, Course]:
         """What was remembered."""
         return self.went
+
+    def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
+        """What was given of them."""
+        return {name: line for name, line in self.of_signals.items() if name in names}
 
     def days(self) -> Mapping[str, Day]:
         """What was kept of the day."""

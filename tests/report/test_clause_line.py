@@ -3,7 +3,7 @@
 import pytest
 
 from tests.watching import shipped_rules
-from watchdog.report.clause_line import clause_line, reading_of
+from watchdog.report.clause_line import ClauseLine, clause_line, reading_of
 from watchdog.report.course import LINES
 
 
@@ -34,20 +34,22 @@ from watchdog.report.course import LINES
 def test_a_clause_is_about_a_reading(text: str, reading: str, threshold: float | None) -> None:
     found = clause_line(text)
     assert found is not None
-    assert found.reading == reading
+    assert (found.name, found.is_reading) == (reading, True)
     assert found.threshold == (None if threshold is None else pytest.approx(threshold))
 
 
-def test_a_clause_about_no_reading_has_no_picture() -> None:
-    assert clause_line("itl_stall_ratio (0.2) > least_stall_ratio (0.08)") is None
+def test_a_clause_about_no_reading_is_about_what_it_compares() -> None:
+    told = clause_line("itl_stall_ratio (0.2) > least_stall_ratio (0.08)")
+    assert told == ClauseLine("itl_stall_ratio", 0.08, is_reading=False)
+    assert clause_line("not known(itl_stall_ratio)") is None
     assert reading_of("waiting_slope_per_second") is None
     assert reading_of("waiting_share_of_time") is None
 
 
-def test_most_causes_have_a_picture_of_what_they_say() -> None:
-    """A cause that no reading shows is told in words alone; they are the smaller part."""
+def test_most_causes_have_a_picture_of_a_reading() -> None:
+    """Of the others the signals are looked up when somebody asks; a reading is there from the first page on."""
     shown = [
-        any((found := clause_line(clause.text)) and found.reading in LINES for clause in rule.when)
+        any((found := clause_line(clause.text)) and found.name in LINES for clause in rule.when)
         for rule in shipped_rules().rules
         if rule.severity != "info" and rule.scope == "engine"
     ]

@@ -10,9 +10,9 @@ import pytest
 from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
 from tests.a_site import Site, a_site, web
 from tests.watching import shipped_rules
-from watchdog.model import State, Subject, Transition
+from watchdog.model import Evidence, State, Subject, Transition
 from watchdog.report.bodies import rule_body
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.report.day_readings import DayReadings
 from watchdog.rule.rule import Rule
 from watchdog.web.api import meanings
@@ -128,6 +128,25 @@ def test_the_page_of_a_server_has_a_day_of_its_readings(tmp_path: Path) -> None:
     assert "Waiting: highest 457, KV usage: highest 98%, TTFT p95: highest 1m 16s" in fold
     assert fold.count('<svg class="chart"') == 4
     assert "24 h ago" in fold
+
+
+def test_a_clause_that_is_about_no_reading_has_a_picture_too(tmp_path: Path) -> None:
+    stalls = Evidence("itl_stall_ratio > 0.08", {"itl_stall_ratio": 0.2}, "itl_stall_ratio (0.2) > 0.08")
+    stalled = snapshot("chat", incidents=(incident(evidence=(stalls,)),))
+    service = a_service(tmp_path, stalled)
+    course = Course()
+    for at in range(0, 60, 5):
+        course.note(replace(stalled, at=float(at), wall=NOW - 60 + at))
+    service.went = {"chat": course}
+    times = [NOW - 60 + 5 * step for step in range(12)]
+    service.of_signals = {"itl_stall_ratio": Line("itl_stall_ratio", times, [0.01] * 6 + [0.2] * 6)}
+    with a_site(service) as site:
+        html = site.ask("/").text
+    evidence = html.partition('<details data-id="evidence')[2].partition("</details>")[0]
+    assert "<span>ITL stall</span><b>20%</b>" in evidence
+    assert "now 20%, highest 20%, lowest 1%, over 55 s, threshold 8%" in evidence
+    # It is among those that are seen at once.
+    assert "ITL stall" in html.partition('<div class="charts">')[2].partition("</article>")[0]
 
 
 def test_the_list_of_incidents_and_of_targets_lead_on(site: Site[AService]) -> None:

@@ -137,6 +137,10 @@ class TargetDiagnosis:
         """What was learnt of the engines since it was last handed on, for a process after this one."""
         return tuple(self._engines.pasts(self._answering(), self._at, self._wall, everything=True))
 
+    def remembered(self) -> History:
+        """The pages that are remembered, as they stand now: for looking back while steps go on."""
+        return self._history.until(len(self._history.frames))
+
     def observe(self, scrape: Scrape) -> Snapshot:
         """One step."""
         self._at, self._wall = scrape.at, scrape.wall

@@ -94,6 +94,13 @@ class History:
         self._trim(at)
         return resets
 
+    def until(self, length: int) -> "History":
+        """As it stood with so many of its frames, but for what is known of series since: to look back, never to add."""
+        then = History(self._retention_seconds, self._most_frames, self._shapes)
+        then.frames, then.times = self.frames[:length], self.times[:length]
+        then._epochs, then._first_seen = dict(self._epochs), self._first_seen
+        return then
+
     def epoch(self, model_name: str, engine: str) -> float | None:
         """Since when this engine's counters run without a break; None for one never seen."""
         return self._epochs.get((model_name, engine))

@@ -14,13 +14,13 @@ from watchdog.clock import steady_seconds, uptime
 from watchdog.diagnosis.fleet import FLEET
 from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
-from watchdog.model import Incident, Key, Snapshot, Target, Transition
+from watchdog.model import Incident, Key, Snapshot, Subject, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.notifiers import Notifiers
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.probe.canary import Canary
 from watchdog.probe.completion import CompletionProbe
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
 from watchdog.report.metrics import Figures, registry
@@ -120,6 +120,11 @@ class Service:
     def courses(self) -> Mapping[str, Course]:
         """How the readings of each target went, by its name."""
         return {watch.target.name: watch.course for watch in self._all()}
+
+    def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
+        """How signals of an engine went over the pages that are remembered."""
+        watch = self._watches.get(subject.target)
+        return watch.hindsight(subject, names) if watch is not None else {}
 
     def days(self) -> Mapping[str, Day]:
         """The last 24 hours of each target, by its name."""

@@ -3,15 +3,16 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from watchdog.clock import steady_seconds
+from watchdog.diagnosis.hindsight import hindsight
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.history.shapes import Shapes
-from watchdog.model import EnginePast, Incident, Scrape, Snapshot, State, Target, Verdict
+from watchdog.model import EnginePast, Incident, Scrape, Snapshot, State, Subject, Target, Verdict
 from watchdog.probe.canary import Canary
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher
 from watchdog.settings.model import ScrapeSettings
@@ -146,6 +147,20 @@ class Watch:
             self.course = before.course
             self._diagnosis.reconfigure(self.target, self._limits.max_series, self._limits.max_line_bytes)
             self._diagnosis.replace_rules(self._rules, self._wall())
+
+    def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
+        """How signals of an engine went over the pages that are remembered; what was never known is left out."""
+        with self._step:
+            snapshot, history = self.snapshot, self._diagnosis.remembered()
+        if snapshot is None:
+            return {}
+        offset = snapshot.wall - snapshot.at
+        found = hindsight(history, subject, names)
+        return {
+            name: Line(name, [at + offset for at, _ in moments], [value for _, value in moments])
+            for name, moments in found.items()
+            if any(value is not None for _, value in moments)
+        }
 
     def pasts(self) -> tuple[EnginePast, ...]:
         """What was learnt of the engines and not published yet."""

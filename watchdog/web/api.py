@@ -54,7 +54,7 @@ from watchdog.text import clean_values, duration_seconds, nearest, one_line
 from watchdog.web import page
 from watchdog.web.answers import BodyResponse, error_response
 from watchdog.web.guard import STORM_BYTES, Guard
-from watchdog.web.pictures import lead_trend
+from watchdog.web.pictures import lead_trend, signals_wanted
 from watchdog.web.state import ServiceState
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -226,11 +226,14 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
 
 def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memory:
     """What is remembered of the servers, for pictures."""
+    alone = body.targets[0] if len(body.targets) == 1 else None
+    wanted = signals_wanted(alone) if alone is not None else None
     return page.Memory(
         courses=state.courses(),
         verdicts={name: day.verdicts(wall) for name, day in state.days().items()},
         readings=state.day_readings(),
-        recurrences=recurrences(state, body, wall) if len(body.targets) == 1 else {},
+        recurrences=recurrences(state, body, wall) if alone is not None else {},
+        signals={wanted[0].target: state.hindsight(*wanted)} if wanted is not None else {},
     )
 
 

@@ -23,7 +23,7 @@ from watchdog.report.bodies import (
     time_text,
 )
 from watchdog.report.brief import recurrence_text
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.report.day_readings import DayReadings
 from watchdog.report.episodes import Story
 from watchdog.report.impact import impact_text
@@ -42,14 +42,15 @@ ALL = Selection()
 class Memory:
     """What is remembered of servers beside their last look, by their names.
 
-    `courses` are how the readings of each went, `verdicts` and `readings` the last 24 hours, `recurrences` how often
-    its lead held in these.
+    `courses` are how the readings of each went, `signals` how what its lead's evidence needs beside them went,
+    `verdicts` and `readings` the last 24 hours, `recurrences` how often its lead held in these.
     """
 
     courses: Mapping[str, Course] = field(default_factory=dict)
     verdicts: Mapping[str, Sequence[Verdict | None]] = field(default_factory=dict)
     readings: Mapping[str, DayReadings] = field(default_factory=dict)
     recurrences: Mapping[str, int] = field(default_factory=dict)
+    signals: Mapping[str, Mapping[str, Line]] = field(default_factory=dict)
 
 
 NOTHING = Memory()
@@ -114,6 +115,7 @@ def diagnosis_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, dashboard
                 each,
                 memory.courses.get(each.name),
                 memory.readings.get(each.name),
+                memory.signals.get(each.name, {}),
                 moment(diagnosis.generated_at),
             )
             for each in ordered

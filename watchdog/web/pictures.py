@@ -1,15 +1,17 @@
 """The pictures of one server: what is drawn of its course, chosen by what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 
 from markupsafe import Markup
 
+from watchdog.model import Subject
 from watchdog.report.bodies import IncidentBody, TargetBody
 from watchdog.report.clause_line import ClauseLine, clause_line
-from watchdog.report.course import BUDGET, LINES, Course, Engine, Mark
+from watchdog.report.course import BUDGET, LINES, Course, Engine, Line, Mark
 from watchdog.report.day_readings import LINES as DAY_LINES
 from watchdog.report.day_readings import DayReadings
 from watchdog.report.text import reading_label
@@ -22,6 +24,7 @@ _ALWAYS = ("waiting_requests", "kv_usage_ratio", "ttft_p95_seconds", "running_re
 BEFORE_SECONDS = 60.0
 """What was so long before the onset is what was usual: at the onset itself it had begun to rise."""
 _SHORTEST_SECONDS = 15.0
+NO_SIGNALS: Mapping[str, Line] = MappingProxyType({})
 _LEAST_SLOTS = 2
 
 
@@ -55,9 +58,16 @@ class Pictures:
 
 
 def pictures(
-    target: TargetBody, course: Course | None, day: DayReadings | None = None, wall: float = 0.0
+    target: TargetBody,
+    course: Course | None,
+    day: DayReadings | None = None,
+    signals: Mapping[str, Line] = NO_SIGNALS,
+    wall: float = 0.0,
 ) -> Pictures:
-    """The pictures of a server as its body stands; None where nothing is remembered of it. `wall` is now, for `day`."""
+    """The pictures of a server as its body stands; None where nothing is remembered of it.
+
+    `signals` are those of the lead's evidence that are no readings (`signals_wanted`), `wall` is now, for `day`.
+    """
     of_day = tuple(_day_charts(day, wall)) if day is not None else ()
     changes = day.marks(wall) if day is not None else course.marks() if course is not None else []
     if course is None or not target.readings:
@@ -65,7 +75,7 @@ def pictures(
     lead = next((each for each in target.incidents if each.key == target.lead_key), None)
     engine = _engine_of(target, lead)
     onset = moment(lead.since) if lead is not None and lead.since else None
-    draw = partial(_chart, course, engine, onset)
+    draw = partial(_chart, course, signals, engine, onset)
     clauses = _clauses(lead)
     first_token = course.line(engine, "ttft_p95_seconds")
     engines = [(each.model_name, each.engine) for each in target.readings]
@@ -92,6 +102,13 @@ def lead_trend(target: TargetBody, course: Course | None) -> Trend | None:
     return trend(course.line(engine, "waiting_requests"), course.line(engine, "ttft_p95_seconds"))
 
 
+def signals_wanted(target: TargetBody) -> tuple[Subject, Sequence[str]] | None:
+    """The engine that leads, and what of its evidence is no reading; None where there is nothing of the kind."""
+    lead = next((each for each in target.incidents if each.key == target.lead_key), None)
+    names = [each.name for each in _clauses(lead).values() if not each.is_reading]
+    return (Subject(target.name, *_engine_of(target, lead)), names) if names and target.readings else None
+
+
 def _engine_of(target: TargetBody, lead: IncidentBody | None) -> Engine:
     """The engine that the lead is about, else the first."""
     first = target.readings[0]
@@ -107,19 +124,21 @@ def _clauses(lead: IncidentBody | None) -> dict[str, ClauseLine]:
 
 def _charts(clauses: list[ClauseLine], draw: "partial[Chart | None]") -> Iterator[Chart]:
     """What people look at first, with the thresholds of the clauses; then the first that only a clause is about."""
-    with_threshold = {each.reading: each for each in reversed(clauses)}
-    own = [each for each in with_threshold.values() if each.reading not in _ALWAYS][:1]
+    with_threshold = {each.name: each for each in reversed(clauses)}
+    own = [each for each in clauses if each.name not in _ALWAYS][:1]
     always = [with_threshold.get(name, ClauseLine(name, None)) for name in _ALWAYS]
     chosen = [*always[: MOST_CHARTS - len(own)], *own]
     return (chart for each in chosen if (chart := draw(each)) is not None)
 
 
-def _chart(course: Course, engine: Engine, onset: float | None, clause: ClauseLine) -> Chart | None:
-    line = course.line(engine, clause.reading)
+def _chart(
+    course: Course, signals: Mapping[str, Line], engine: Engine, onset: float | None, clause: ClauseLine
+) -> Chart | None:
+    line = course.line(engine, clause.name) if clause.is_reading else signals.get(clause.name)
     if line is None or line.times[-1] - line.times[0] < _SHORTEST_SECONDS:
         return None
-    shown = partial(quantity_text, clause.reading)
-    label = reading_label(clause.reading)
+    shown = partial(quantity_text, clause.name)
+    label = reading_label(clause.name)
     newest = line.values[-1]
     return Chart(
         label=label[:1].upper() + label[1:],

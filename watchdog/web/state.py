@@ -1,13 +1,13 @@
 """What the API needs to know of the running service, and nothing else of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from watchdog.model import Incident, Snapshot, State, Target, Transition
+from watchdog.model import Incident, Snapshot, State, Subject, Target, Transition
 from watchdog.notify.receiver import Answer, Received
-from watchdog.report.course import Course
+from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
 from watchdog.rule.rule_set import RuleSet
@@ -70,6 +70,10 @@ class ServiceState(Protocol):
 
     def courses(self) -> Mapping[str, Course]:
         """How the readings of each target went, by its name."""
+        ...
+
+    def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
+        """How signals of an engine went over the pages that are remembered; what was never known is left out."""
         ...
 
     def days(self) -> Mapping[str, Day]:
