@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,20 @@ from typing import Any
 import pytest
 
 from tests.commands import RECORDING, write_rule
-from tests.pagers import Pager
+from tests.pagers import Inbox, Pager
 from tests.servers import Server, answer, closed_port, hang, request, serving
 from tests.waiting import until
+from watchdog.diagnosis import inherited
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import RuleError
-from watchdog.model import EnginePast, Snapshot, State, Subject, Transition, Verdict
+from watchdog.model import EnginePast, Incident, Snapshot, State, Subject, Transition, Verdict
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.rule.in_force import RuleFiles
 from watchdog.scrape.recording import read
 from watchdog.service.service import Service
 from watchdog.settings.model import RuleSettings, Settings, load
+from watchdog.state import database
+from watchdog.state.database import Mode
 from watchdog.state.store import FILE_NAME, Store
 
 pytestmark = pytest.mark.usefixtures("restored_root_logger")
@@ -404,6 +407,85 @@ def test_a_restart_goes_on_with_what_fired(rules: Path, sick_server: ReplayServe
         assert (after.key, after.firing_since) == (before.key, before.firing_since)
         assert service.history is not None
         assert [each.state for each in service.history.query()] == [State.FIRING]
+
+
+@contextmanager
+def successor(
+    configured: Callable[[], Settings], predecessor: Callable[[], Settings], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Service, Incident]]:
+    """A service that began while another had the state file and has taken it over; and what that one found firing."""
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(database, "RETURN_PAUSE_SECONDS", 0.2)
+    with ExitStack() as stack:
+        with running(predecessor) as first:
+            until(lambda: first.snapshots()["gpu"].firing)
+            [fired] = first.snapshots()["gpu"].firing
+            second = stack.enter_context(running(configured))
+            store = second.history
+            assert store is not None
+            assert store.health.mode is Mode.MEMORY
+            if predecessor is configured:
+                until(lambda: second.snapshots()["gpu"].firing)
+
+        def took_over() -> bool:
+            # Where all is well it writes once a minute.
+            store.ledger("any").save({"any": "text"})
+            second.look()
+            return store.health.mode is Mode.DISK
+
+        until(took_over)
+        second.look()
+        yield second, fired
+
+
+def test_a_successor_goes_on_with_the_incident_of_its_predecessor(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Inbox() as inbox:
+        configured = Configured(
+            rules,
+            {"name": "gpu", "url": sick_server.url},
+            webhooks=[{"name": "pager", "url": inbox.url}],
+            **{"state.directory": str(tmp_path / "state")},
+        )
+        with successor(configured, configured, monkeypatch) as (service, fired):
+
+            def has_its_start() -> bool:
+                return [each.firing_since for each in service.snapshots()["gpu"].firing] == [
+                    fired.firing_since
+                ]
+
+            until(has_its_start)
+            assert service.history is not None
+            assert [each.state for each in service.history.query()] == [State.FIRING]
+            assert service.history.timeline(fired.key)[-1].at == fired.firing_since
+        with running(configured) as third:
+            until(lambda: third.snapshots()["gpu"].firing)
+            assert [each.firing_since for each in third.snapshots()["gpu"].firing] == [fired.firing_since]
+    # Both watched and paged while the file was not to be had; that it was taken over is no news.
+    assert [post.json["status"] for post in inbox.posts] == ["firing", "firing"]
+
+
+def test_a_successor_tells_the_end_of_what_only_its_predecessor_saw(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A whole window of the successor's own has to be seen first.
+    monkeypatch.setattr(inherited, "NOW_SECONDS", 1.0)
+    with Inbox() as inbox, ReplayServer(list(read(RECORDING)[1])[:1]) as healthy:
+        given = {
+            "webhooks": [{"name": "pager", "url": inbox.url}],
+            "state.directory": str(tmp_path / "state"),
+        }
+        sick = Configured(rules, {"name": "gpu", "url": sick_server.url}, **given)
+        well = Configured(rules, {"name": "gpu", "url": healthy.url}, **given)
+        with successor(well, sick, monkeypatch) as (service, fired):
+            inbox.wait_for(2)
+            assert service.history is not None
+            assert [each.incident.state for each in service.history.timeline(fired.key)][-2:] == [
+                State.FIRING,
+                State.RESOLVED,
+            ]
+    assert [post.json["status"] for post in inbox.posts] == ["firing", "resolved"]
 
 
 def test_what_ended_lately_is_still_shown_after_a_restart(

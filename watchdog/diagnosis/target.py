@@ -129,6 +129,12 @@ class TargetDiagnosis:
         self._watching.recall(earlier)
         self._gauge_ranges.recall(earlier)
 
+    def join(self, stored: Iterable[Incident], at: float) -> None:
+        """Takes up incidents of another process while this one already watches: their identity and their start."""
+        earlier = tuple(stored)
+        self._book.restore(earlier, at)
+        self._inherited.take_up(earlier)
+
     def recall(self, pasts: Iterable[EnginePast], at: float, wall: float) -> Sequence[str]:
         """Takes what a process before this one learnt of the engines; returns why some of it cannot be used."""
         return self._engines.recall(pasts, at, wall)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.fleet import FleetDiagnosis
-from watchdog.model import Incident, Snapshot, Standing
+from watchdog.model import Incident, Snapshot, Standing, State
 from watchdog.rule.rule_set import RuleSet
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,18 @@ class FleetWatch:
         """Judges by other rules from the next cycle on."""
         with self._step:
             self._fleet.replace_rules(rules, time.time())
+
+    def join(self, stored: Iterable[Incident]) -> tuple[Incident, ...]:
+        """Takes up incidents of another process in the middle of a life; returns those that are known to be over."""
+        theirs = tuple(stored)
+        ended = {each.key for each in self.incidents if each.state is State.RESOLVED}
+        kept = tuple(each for each in theirs if each.key not in ended)
+        if kept:
+            with self._step:
+                self._fleet.restore(kept, steady_seconds(), (), time.time())
+                keys = {each.key for each in kept}
+                self.incidents = (*kept, *(each for each in self.incidents if each.key not in keys))
+        return tuple(each for each in theirs if each.key in ended)
 
     def restore(self, stored: Iterable[Incident], ended: Iterable[Incident] = ()) -> None:
         """Takes up incidents of an earlier life, and those that ended in it."""

@@ -194,6 +194,8 @@ class Service:
         self._schedule.watch_clock()
         self._pace.look(self._schedule.counts, steady_seconds())
         self._open_files.look(steady_seconds())
+        if self._store is not None and (found := self._store.found()) is not None:
+            self._join(found)
         if self._rule_files.changed(steady_seconds()):
             self.reload()
 
@@ -279,8 +281,11 @@ class Service:
             log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
 
     def _change_notifiers(self, old: Settings, settings: Settings) -> None:
-        if Notifiers.are_alike(old, settings):
-            return
+        if not Notifiers.are_alike(old, settings):
+            self._begin_notifiers(settings)
+
+    def _begin_notifiers(self, settings: Settings) -> None:
+        """Sends by these settings from now on, with what is kept of what was sent."""
         before = self._notifiers
         after = Notifiers(settings, self._ledger)
         after.run()
@@ -353,6 +358,25 @@ class Service:
         ended = (*self._restored.ended, *(each.incident for each in ends))
         if ended:
             self._notifiers.observe(ended, steady_seconds(), time.time(), ())
+
+    def _join(self, found: Restored) -> None:
+        """Goes on with the incidents of a predecessor that had the state file when we started."""
+        with self._changing:
+            wall = time.time()
+            kept, ends = found.split(self._knows, wall)
+            over = list(self._fleet.join(_of(FLEET, kept)))
+            # Before any step: what the predecessor announced must not be announced again.
+            self._begin_notifiers(self._settings)
+            for watch in self._all():
+                over += watch.join(_of(watch.target.name, kept))
+            known_ends = [Transition.end_of(each, wall) for each in over]
+            if self._store is not None:
+                self._store.record([*ends, *known_ends])
+            # An end that it wrote and may not have sent; what began again since is no end.
+            live = {each.key for watch in self._all() for each in watch.live()}
+            unsent = [each for each in found.ended if each.key not in live]
+            ended = (*unsent, *(each.incident for each in (*ends, *known_ends)))
+            self._notifiers.observe(ended, steady_seconds(), wall, ())
 
     def _knows(self, key: Key) -> bool:
         return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None

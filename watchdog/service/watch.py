@@ -132,6 +132,15 @@ class Watch:
             self._taken_up = list(incidents)
             self._diagnosis.restore(self._taken_up, self._steady(), ended, self._wall())
 
+    def join(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
+        """Takes up incidents of another process in the middle of a life; returns those that are known to be over."""
+        with self._step:
+            now = self.snapshot
+            ended = {each.key for each in (now.incidents if now else ()) if each.state is State.RESOLVED}
+            stored = tuple(incidents)
+            self._diagnosis.join([each for each in stored if each.key not in ended], self._steady())
+            return tuple(each for each in stored if each.key in ended)
+
     def take_over(self, before: "Watch") -> None:
         """Goes on where another watch of the same target will end: with what it said last, and its incidents."""
         self.snapshot = before.snapshot

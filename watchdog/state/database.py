@@ -95,10 +95,16 @@ class Untrusted(Exception):  # noqa: N818 - it says what the file is
 
 
 class Database:
-    """A connection for many threads; after an error on disk the work goes on in memory, and comes back later."""
+    """A connection for many threads; after an error on disk the work goes on in memory, and comes back later.
 
-    def __init__(self, path: Path | None) -> None:
+    `found` is shown, before memory joins it, a file that comes into use late and that another process wrote.
+    """
+
+    def __init__(
+        self, path: Path | None, found: Callable[[sqlite3.Connection], None] = lambda _: None
+    ) -> None:
         self._path = path
+        self._found = found
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._lock_file: int | None = None
@@ -258,7 +264,7 @@ class Database:
         disk = None
         try:
             disk = self._open_disk(self._path, 0.0)
-            _transact(disk, lambda connection: _merge(memory, connection, is_newer=self._knows_disk))
+            _transact(disk, lambda connection: self._join(memory, connection))
         except (OSError, sqlite3.Error, Untrusted) as error:
             self.health = replace(self.health, warning=str(error))
             if disk is not None:
@@ -269,6 +275,11 @@ class Database:
         self._identity = _identity(self._path)
         self.health = replace(self.health, mode=Mode.DISK, warning="")
         _log.info("state_on_disk_again", extra={"path": self._path})
+
+    def _join(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
+        if not self._knows_disk:
+            self._found(disk)
+        _merge(memory, disk, is_newer=self._knows_disk)
 
     def _warn(self, error: Exception) -> None:
         self.health = replace(self.health, warning=str(error))
@@ -396,11 +407,15 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, most_ended: in
 def _merge(memory: sqlite3.Connection, disk: sqlite3.Connection, *, is_newer: bool) -> None:
     """Memory that began with what is on the disk is newer: what is open there and not in memory has ended unseen.
 
-    Memory that began without it knows nothing of the disk, where another process may have left what goes on.
+    Memory that began without it knows nothing of the disk, where another process may have left what goes on: what is
+    open in both is the incident of that process, with its start and its time line.
     """
     if is_newer:
         disk.execute("DELETE FROM incidents WHERE state <> 'resolved'")
         disk.execute("DELETE FROM ledger")
+    else:
+        theirs = disk.execute("SELECT key FROM incidents WHERE state <> 'resolved'").fetchall()
+        memory.executemany("DELETE FROM incidents WHERE state <> 'resolved' AND key = ?", theirs)
     _copy(memory, disk, 1_000_000)
 
 

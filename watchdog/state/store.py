@@ -121,7 +121,8 @@ class Store:
         uptime: Callable[[], Uptime | None] = lambda: None,
         steady: Callable[[], float] = steady_seconds,
     ) -> None:
-        self._database = Database(path)
+        self._database = Database(path, self._find)
+        self._found: Restored | None = None
         self._retention = RetentionClock(steady)
         self._retention_seconds = retention_days * 86400
         self._max_incidents = max_incidents
@@ -161,6 +162,20 @@ class Store:
             extra={"mode": self.health.mode, "open": len(restored.incidents), "ended": len(restored.ended)},
         )
         return restored
+
+    def found(self) -> Restored | None:
+        """What another process left in a file that came into use after the start; told once, None where there is none.
+
+        A successor that starts while its predecessor still has the file works in memory until that one is gone.
+        """
+        found, self._found = self._found, None
+        return found
+
+    def _find(self, connection: sqlite3.Connection) -> None:
+        found = _restore(connection, time.time(), self._uptime())
+        if found.last_seen is not None:
+            self._found = found
+            _log.info("state_taken_over", extra={"open": len(found.incidents), "ended": len(found.ended)})
 
     def record(self, transitions: Iterable[Transition]) -> None:
         """Keeps changes of state, all or none of them."""
