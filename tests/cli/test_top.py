@@ -1,5 +1,6 @@
 """`vllm-watchdog top`: what stands on the screen, what keys do, and a run in a real terminal."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def test_it_fits_the_terminal(screen: Screen, columns: int, lines: int) -> None:
     drawn = text_of(screen, columns, lines)
     assert len(drawn) <= lines
     assert max(map(len, drawn)) <= columns
+
+
+def test_trouble_with_the_source_is_told_with_the_time_of_what_is_shown(screen: Screen) -> None:
+    screen.note("http://prometheus:9090: connection refused")
+    assert re.match(r"vllm-watchdog  what is shown is of [\d:]+: http://prometheus:9090", text_of(screen)[0])
+    screen.add(seen("healthy"))
+    assert "1 server: 1 healthy" in text_of(screen)[0]
 
 
 def test_a_line_of_bars_follows_the_numbers_and_shows_gaps() -> None:

@@ -13,16 +13,17 @@ from tests.contract.programs import ROOT, Prometheus, Store, VictoriaMetrics
 from tests.places import RECORDINGS
 from tests.waiting import until
 from watchdog.cli import prometheus
+from watchdog.errors import SourceError
 from watchdog.http.endpoint import Endpoint
 from watchdog.model import Scrape, ServerInfo, Target
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.replay.replay import Replay, replay
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
-from watchdog.scrape.prometheus import PrometheusSource
+from watchdog.scrape.prometheus import WINDOW_SECONDS, PrometheusSource
 from watchdog.scrape.recording import read, thin
 from watchdog.scrape.samples import NOT_SCRAPED
-from watchdog.settings.model import RuleSettings
+from watchdog.settings.model import PrometheusSettings, RuleSettings
 
 OUR_RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 END = 1_700_000_000.0
@@ -113,6 +114,24 @@ def test_the_story_is_that_of_the_recording(
         told = list(fleet.servers[f"{name}:8000"].scrapes())
         assert [each.at for each in told] == [each.at for each in scrapes]
         assert replay(Target(name, ""), told, rules).timeline == stories[name].timeline
+
+
+def test_servers_are_followed_look_by_look_and_each_scrape_is_judged_once(
+    url: str, stories: dict[str, Replay], rules: RuleSet
+) -> None:
+    moments = [END - 120, END - 60, END - 60, END, END + prometheus.STALE_SECONDS + 60]
+    source = PrometheusSource(Endpoint(url), 'instance="kv-pool-exhausted:8000"')
+    clock = iter(moments)
+    followed = prometheus.Followed(source, PrometheusSettings(url=url), rules, lambda: next(clock))
+    timeline = [at for at in stories["kv-pool-exhausted"].timeline if at.wall > moments[0] - WINDOW_SECONDS]
+    for moment in moments[:-1]:
+        [last] = followed.step().last
+        so_far = [at for at in timeline if at.wall <= moment]
+        assert (last.scrapes, last.verdict) == (len(so_far), so_far[-1].verdict)
+    # What is scraped no more is no server of now.
+    with pytest.raises(SourceError, match="no vLLM server is scraped"):
+        followed.step()
+    source.close()
 
 
 def test_a_moment_in_the_past_is_judged(

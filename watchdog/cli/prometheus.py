@@ -12,9 +12,11 @@ import typer
 from pydantic import ValidationError
 
 from watchdog.cli.console import complain, parse_time, progress
+from watchdog.diagnosis.fleet import FleetDiagnosis
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.errors import ConfigError, SourceError
 from watchdog.http.url import redact_url
-from watchdog.model import Target
+from watchdog.model import Snapshot, Target
 from watchdog.replay.together import Together, replay_together
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.continued import Continued, Scraped
@@ -26,6 +28,8 @@ from watchdog.text import seconds_text, timestamp
 # A series without a sample for so long is stale to a Prometheus.
 STALE_SECONDS = 300.0
 STALE_SCRAPES = 4
+# A look after the first: what came since, and what comes late (remote write, a slow query).
+AGAIN_SECONDS = 120.0
 # How much of a stretch is asked for at once.
 PART_SECONDS = 600.0
 MOST_PARTS = 1500
@@ -99,6 +103,11 @@ def with_stretch(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of a stretch, for its argument `prometheus`, a `Stretch` or None."""
     times = {"begin": (_FROM, None), "end": (_TO, None)}
     return _with_options(command, times, Stretch)
+
+
+def with_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of a Prometheus, for its argument `prometheus`, its settings or None."""
+    return _with_options(command, {}, lambda settings: settings)
 
 
 def _with_options(
@@ -181,6 +190,54 @@ def scrapes_of(asked: Stretch) -> Iterator[Scraped]:
             _tell(source, fleet, told)
             yield from joined.new(fleet)
             done(seconds)
+
+
+class Followed:
+    """The servers of a Prometheus, look by look: each scrape is judged once, as soon as the Prometheus has it.
+
+    `wall` is the clock whose present is asked about.
+    """
+
+    def __init__(
+        self,
+        source: PrometheusSource,
+        settings: PrometheusSettings,
+        rules: RuleSet,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._source, self._settings, self._rules, self._wall = source, settings, rules, wall
+        self._joined, self._told = Continued(), set[str]()
+        self._diagnoses: dict[str, TargetDiagnosis] = {}
+        self._last: dict[str, Snapshot] = {}
+        self._among = FleetDiagnosis(rules)
+
+    def step(self) -> Together:
+        """What is known now; raises SourceError where the Prometheus is of no use, or has no server of vLLM."""
+        at = self._wall()
+        fleet = self._source.fleet(at, AGAIN_SECONDS if self._last else WINDOW_SECONDS)
+        for scraped in sorted(self._joined.new(fleet), key=lambda each: each.scrape.at):
+            self._last[scraped.name] = self._diagnosis(scraped).observe(scraped.scrape)
+        for name in [name for name, last in self._last.items() if at - last.wall > STALE_SECONDS]:
+            del self._last[name], self._diagnoses[name]
+        if not self._last:
+            which = " that --match finds" if self._settings.match else ""
+            raise SourceError(f"{self._source.shown_url}: no vLLM server{which} is scraped")
+        last = tuple(self._last.values())
+        return Together(last, self._among.observe(last, at, at).incidents)
+
+    def _diagnosis(self, scraped: Scraped) -> TargetDiagnosis:
+        known = self._diagnoses.get(scraped.name)
+        if known is None:
+            target = target_of(scraped.name, scraped.labels, self._settings)
+            known = self._diagnoses[scraped.name] = TargetDiagnosis(target, self._rules)
+        return known
+
+
+@contextmanager
+def follow(settings: PrometheusSettings, rules: RuleSet) -> Iterator[Followed]:
+    """The servers of a Prometheus, to be looked at again and again."""
+    with _opened(settings) as source:
+        yield Followed(source, settings, rules)
 
 
 def target_of(name: str, labels: Labels, settings: PrometheusSettings) -> Target:

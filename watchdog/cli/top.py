@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console, Group
@@ -20,9 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from watchdog.cli.console import ConfigOption, IntervalOption, RulesOption
-from watchdog.cli.live import Watched, settings_for, ticks, watch
+from watchdog.cli.live import settings_for, ticks, watch
 from watchdog.cli.namesake import refuse_namesake
-from watchdog.errors import ConfigError
+from watchdog.cli.prometheus import follow, with_source
+from watchdog.errors import ConfigError, SourceError
 from watchdog.model import Verdict
 from watchdog.replay.together import Together
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, TargetBody, diagnosis_body
@@ -30,6 +31,7 @@ from watchdog.report.overall import COLUMNS, overall, overall_text
 from watchdog.report.sparkline import sparkline
 from watchdog.report.text import since_seconds, state_text, target_text
 from watchdog.rule.in_force import load_rules, with_directories
+from watchdog.settings.model import PrometheusSettings
 from watchdog.text import seconds_text
 
 # Ten minutes at the usual pace, of which a line shows the newest.
@@ -51,8 +53,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command(
     epilog="Examples:\n\n  vllm-watchdog top http://gpu-1:8000 http://gpu-2:8000\n\n"
-    "  vllm-watchdog top --config watchdog.yaml"
+    "  vllm-watchdog top --config watchdog.yaml\n\n"
+    "  vllm-watchdog top --prometheus http://prometheus:9090"
 )
+@with_source
 def top(
     urls: Annotated[
         list[str] | None,
@@ -61,18 +65,34 @@ def top(
     interval: IntervalOption = 5.0,
     config: ConfigOption = None,
     rules: RulesOption = None,
+    prometheus: PrometheusSettings | None = None,
 ) -> None:
     """Watches servers on a terminal: a row each, the worst first, and the cause of the chosen one."""
     refuse_namesake()
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(["top needs a terminal; for a script or a pipe use `vllm-watchdog diagnose`"])
     settings = settings_for(urls or (), config, interval)
-    if not settings.targets:
+    if prometheus is not None and urls:
+        raise ConfigError(["name URLs, or a --prometheus that scrapes the servers: not both"])
+    if prometheus is None and not settings.targets:
         raise ConfigError(["nothing to watch: name a URL, or set targets in the settings"])
     rule_set = load_rules(with_directories(settings.rules, rules or ()))
     screen = Screen()
-    with watch(settings, rule_set) as watched, _sampled(watched, interval, screen), _keys() as next_key:
-        _run(screen, next_key)
+    source = watch(settings, rule_set) if prometheus is None else follow(prometheus, rule_set)
+    with source as watched:
+        if prometheus is not None:
+            # What is wrong with the URL or the access is told before the screen is taken.
+            screen.add(watched.step())
+        with _sampled(watched, interval, screen), _keys() as next_key:
+            _run(screen, next_key)
+
+
+class Watching(Protocol):
+    """Servers that can be looked at."""
+
+    def step(self) -> Together:
+        """What is known now; may raise SourceError."""
+        ...
 
 
 @dataclass
@@ -86,6 +106,7 @@ class Screen:
     chosen: str = ""
     is_alone: bool = False
     is_over: bool = False
+    trouble: str = ""
     waiting: dict[str, deque[float | None]] = field(default_factory=dict)
     changed: threading.Event = field(default_factory=threading.Event)
 
@@ -95,10 +116,16 @@ class Screen:
             return
         snapshots = {each.target.name: each for each in seen.last}
         wall = max(each.wall for each in seen.last)
+        self.trouble = ""
         self.body = diagnosis_body([each.target for each in seen.last], snapshots, seen.fleet, wall)
         for target in self.body.targets:
             line = self.waiting.setdefault(target.name, deque(maxlen=KEPT_SAMPLES))
             line.append(overall(target, "waiting_requests"))
+        self.changed.set()
+
+    def note(self, trouble: str) -> None:
+        """Why there is nothing new."""
+        self.trouble = trouble
         self.changed.set()
 
     @property
@@ -133,7 +160,7 @@ class Screen:
         """The whole screen; what does not fit is left out from below."""
         if self.body is None:
             return Group(Text("waiting for the first answer"))
-        parts: list[Text | Table] = [_title(self.body)]
+        parts: list[Text | Table] = [_title(self.body, self.trouble)]
         if not self.is_alone:
             most = max(3, min(len(self.rows), lines // 2 - 3))
             parts.append(self._table(columns, most))
@@ -180,7 +207,7 @@ class Screen:
         return Text("\n".join(lines[:room]))
 
 
-def _title(body: DiagnosisBody) -> Text:
+def _title(body: DiagnosisBody, trouble: str) -> Text:
     counts = Counter(each.verdict for each in body.targets)
     parts = [f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict]]
     fleet = [each.title for each in body.fleet]
@@ -190,6 +217,9 @@ def _title(body: DiagnosisBody) -> Text:
         else ""
     )
     text = f"vllm-watchdog  {clock}  {len(body.targets)} server{'s' * (len(body.targets) != 1)}: {', '.join(parts)}"
+    if trouble:
+        told = f"vllm-watchdog  what is shown is of {clock}: {trouble}"
+        return Text(told, style="bold yellow", no_wrap=True, overflow="ellipsis")
     return Text(" | ".join([text, *fleet]), style="bold", no_wrap=True, overflow="ellipsis")
 
 
@@ -197,14 +227,17 @@ def _title(body: DiagnosisBody) -> Text:
 
 
 @contextmanager
-def _sampled(watched: Watched, interval_seconds: float, screen: Screen) -> Iterator[None]:
+def _sampled(watched: Watching, interval_seconds: float, screen: Screen) -> Iterator[None]:
     """Looks at the servers in a thread of its own, so that a slow one never holds the keys."""
 
     def look() -> None:
         for _ in ticks(interval_seconds, None):
             if screen.is_over:
                 return
-            screen.add(watched.step())
+            try:
+                screen.add(watched.step())
+            except SourceError as error:
+                screen.note(str(error))
 
     thread = threading.Thread(target=look, name="looks", daemon=True)
     thread.start()
