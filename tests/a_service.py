@@ -311,6 +311,11 @@ class AService:
         """What was given of them."""
         return {name: line for name, line in self.of_signals.items() if name in names}
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether it was given targets."""
+        return bool(self.watched)
+
     def days(self) -> Mapping[str, Day]:
         """What was kept of the day."""
         return self.of_day

@@ -13,7 +13,7 @@ GROUND = frozenset({"model", "errors", "clock", "logs", "resources", "text", "st
 """What every room stands on: the only files that lie loose at the top."""
 FLOORS = (
     *("http", "settings", "history", "facts", "signals", "language", "rule", "remedy", "scrape", "diagnosis"),
-    *("notify", "report", "state", "replay", "probe", "web", "service", "cli"),
+    *("notify", "report", "state", "discovery", "replay", "probe", "web", "service", "cli"),
 )
 """The rooms from the ground up: a room imports only from those below it."""
 RANK = dict.fromkeys(GROUND, 0) | {name: rank for rank, name in enumerate(FLOORS, start=1)}

@@ -19,7 +19,8 @@ from watchdog.report.bodies import target_body
 from watchdog.report.text import target_text
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.scrape.recording import read
-from watchdog.settings.model import ReceiverSettings, TargetSettings
+from watchdog.settings.model import ReceiverSettings
+from watchdog.settings.target import TargetSettings
 
 HARM = "\x1b[31m\x07\r\u202e\u2028\x85 red"
 HARMLESS = "\\x1b[31m\\x07\\r\\u202e\\u2028\\x85 red"

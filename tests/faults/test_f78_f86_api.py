@@ -27,7 +27,8 @@ from tests.waiting import until
 from watchdog import logs
 from watchdog.model import Target, Verdict
 from watchdog.service.service import Service
-from watchdog.settings.model import RuleSettings, Settings, TargetSettings, load, redacted
+from watchdog.settings.model import RuleSettings, Settings, load, redacted
+from watchdog.settings.target import TargetSettings
 from watchdog.web.guard import STORM_BYTES
 
 PAGE = b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n"

@@ -24,7 +24,8 @@ from watchdog.model import (
 from watchdog.notify.announcements import MemoryLedger
 from watchdog.notify.receiver import AlertReceiver, Diagnosis, ForwardError, PayloadError
 from watchdog.report.bodies import received_body
-from watchdog.settings.model import ReceiverSettings, TargetSettings
+from watchdog.settings.model import ReceiverSettings
+from watchdog.settings.target import TargetSettings
 
 PAYLOAD: dict[str, Any] = {
     "receiver": "watchdog",

@@ -18,7 +18,7 @@ from watchdog.probe.canary import Canary
 from watchdog.probe.completion import CompletionProbe, Outcome
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.service.watch import Watch
-from watchdog.settings.model import TargetSettings
+from watchdog.settings.target import TargetSettings
 
 TOKEN = answer(b'{"choices": [{"text": "2"}]}')
 

@@ -14,8 +14,9 @@ from tests.places import DOCS
 from watchdog.errors import ConfigError
 from watchdog.http.url import redact_url, split_user_info
 from watchdog.model import Severity
-from watchdog.settings.model import Settings, TargetSettings, load, redacted
+from watchdog.settings.model import Settings, load, redacted
 from watchdog.settings.page import page
+from watchdog.settings.target import TargetSettings
 from watchdog.settings.values import parse_vllm_args
 
 PAGE = DOCS / "settings.md"

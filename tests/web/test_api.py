@@ -41,7 +41,8 @@ from watchdog.notify.receiver import AlertReceiver, ForwardError
 from watchdog.report.bodies import TargetBodies, diagnosis_body, target_body, time_text, worst
 from watchdog.report.impact import impact_text
 from watchdog.report.text import diagnosis_text, label, reading_label
-from watchdog.settings.model import ReceiverSettings, Settings, TargetSettings
+from watchdog.settings.model import ReceiverSettings, Settings
+from watchdog.settings.target import TargetSettings
 from watchdog.text import quantity_text
 from watchdog.web import wording
 from watchdog.web.page import diagnosis_page

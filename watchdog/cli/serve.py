@@ -101,10 +101,12 @@ def serve_until_told(
             "started",
             extra={"address": address, "targets": ", ".join(names), "rules": len(service.rules.rules)},
         )
-        if not names:
+        if not names and not settings.discovery.all:
             log.warning(
                 "no_targets",
-                extra={"note": "nothing is watched: give --target URL, or targets in the settings"},
+                extra={
+                    "note": "nothing is watched: give --target URL, or targets or discovery in the settings"
+                },
             )
         if settings.web.external_url is None and (settings.alertmanager.urls or settings.webhooks):
             log.warning(

@@ -48,7 +48,8 @@ class AlertBuilder:
     """Turns incidents into alerts for one installation: its external labels and its own address.
 
     `instance` tells this watchdog from others; it is a label of the heartbeat and of the alerts of `instance_targets`.
-    `target_labels` are the own labels of targets, by name; `dashboard_url` is as in `dashboard_of`.
+    `target_labels` are the own labels of targets, by name; `dashboard_url` is as in `dashboard_of`. Targets come and
+    go: `know` replaces both.
     """
 
     def __init__(
@@ -67,6 +68,11 @@ class AlertBuilder:
         self._external_url = external_url.rstrip("/")
         self._target_labels = target_labels
         self._dashboard_url = dashboard_url
+
+    def know(self, instance_targets: Collection[str], target_labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Goes over to other targets; alerts built from now on are of these."""
+        self._instance_targets = frozenset(instance_targets)
+        self._target_labels = target_labels
 
     def build(self, incident: Incident) -> Alert:
         """The alert of a firing incident."""

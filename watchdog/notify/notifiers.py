@@ -21,17 +21,15 @@ class Notifiers:
 
     def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = memory_ledger) -> None:
         external_url = settings.web.external_url or ""
-        of_instance = settings.instance_targets
-        if settings.alertmanager.instance is not None:
-            of_instance |= {FLEET}
         builder = AlertBuilder(
             settings.alertmanager.external_labels,
             external_url,
             settings.instance,
-            of_instance,
+            _of_instance(settings),
             target_labels=settings.target_labels,
             dashboard_url=settings.web.dashboard_url,
         )
+        self._builder = builder
         self._lock = threading.Lock()
         self._announcements = Announcements(
             builder, settings.alertmanager.symptoms, ledgers(LEDGER), map(ledgers, EARLIER_LEDGERS)
@@ -54,11 +52,14 @@ class Notifiers:
                 settings.alertmanager,
                 settings.webhooks,
                 settings.longest_interval_seconds,
-                settings.instance_targets,
-                settings.target_labels,
             )
 
         return way(one) == way(other)
+
+    def know(self, settings: Settings) -> None:
+        """Goes over to other targets: what is sent of those that stay is sent as before, under their labels of now."""
+        with self._lock:
+            self._builder.know(_of_instance(settings), settings.target_labels)
 
     def observe(
         self, incidents: Iterable[Incident], at: float, wall: float, pageable: Collection[Key]
@@ -107,3 +108,9 @@ class Notifiers:
     def statistics(self) -> tuple[Statistics, ...]:
         """The counts of each receiver."""
         return (*self._alertmanagers.statistics(), *self._webhooks.statistics())
+
+
+def _of_instance(settings: Settings) -> frozenset[str]:
+    """The targets whose alerts say which watchdog saw them."""
+    fleet = frozenset({FLEET}) if settings.alertmanager.instance is not None else frozenset()
+    return settings.instance_targets | fleet

@@ -17,7 +17,8 @@ from watchdog.model import Snapshot, Verdict
 from watchdog.notify.alert import fitting_annotation, incident_url, remedies_text
 from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
-from watchdog.settings.model import ReceiverSettings, TargetSettings
+from watchdog.settings.model import ReceiverSettings
+from watchdog.settings.target import TargetSettings
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class AlertReceiver:
         ledgers: Callable[[str], Ledger] = memory_ledger,
     ) -> None:
         self._settings = settings
-        self._targets = tuple(_MeantTarget(each, settings.label_to_target) for each in targets)
+        self.know(targets)
         self._external_url = (external_url or "").rstrip("/")
         self._ledger = ledgers("receiver")
         self._lock = threading.Lock()
@@ -104,6 +105,10 @@ class AlertReceiver:
         self._sent = self._errors = 0
         self._last_error = ""
         self._unread = 0
+
+    def know(self, targets: Sequence[TargetSettings]) -> None:
+        """Goes over to other targets."""
+        self._targets = tuple(_MeantTarget(each, self._settings.label_to_target) for each in targets)
 
     @property
     def unread(self) -> int:

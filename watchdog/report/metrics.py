@@ -26,6 +26,20 @@ _RULE = ("target", "rule", "model_name", "engine")
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """What is counted of the looks at one place where servers are found.
+
+    `is_well` is whether the last look was of use, `last_success_wall` when one was last (unix seconds, None: never).
+    """
+
+    name: str
+    is_well: bool
+    servers: int
+    failures: int
+    last_success_wall: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What the service counts of itself; times are unix seconds, `cycles` and `skipped` by target name.
 
@@ -46,6 +60,8 @@ class Figures:
     """Where people reach us; empty where that is not known."""
     canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How often each outcome of the canary came, by target name."""
+    looks: Sequence[Looks] = ()
+    """Where servers are found."""
 
 
 class Source(Protocol):
@@ -97,6 +113,7 @@ class WatchdogCollector(Collector):
         read = [target for target in self._source.targets() if target.name in known]
         yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
+        yield from _discovery(figures.looks)
         yield from _notifications(figures.notifications)
         unread = _Counter("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
         unread.add((), figures.alerts_unread)
@@ -187,6 +204,21 @@ def _cycles(figures: Figures) -> Iterator[Metric]:
         for outcome, count in outcomes.items():
             canaries.add((target, outcome), count)
     yield canaries.family
+
+
+def _discovery(looks: Sequence[Looks]) -> Iterator[Metric]:
+    labels = ("discovery",)
+    up = _Gauge("discovery_up", "Whether the last look at where servers are found was of use.", labels)
+    servers = _Gauge("discovery_servers", "Servers found there, those of before while it fails.", labels)
+    failures = _Counter("discovery_failures", "Looks that were of no use, or only in part.", labels)
+    success = _Gauge("discovery_last_success_timestamp_seconds", "When a look was last of use.", labels)
+    for each in looks:
+        up.add((each.name,), each.is_well)
+        servers.add((each.name,), each.servers)
+        failures.add((each.name,), each.failures)
+        success.add((each.name,), each.last_success_wall)
+    for series in (up, servers, failures, success):
+        yield series.family
 
 
 def _notifications(statistics: Sequence[Statistics]) -> Iterator[Metric]:

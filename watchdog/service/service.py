@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from watchdog import logs
 from watchdog.clock import steady_seconds, uptime
 from watchdog.diagnosis.fleet import FLEET
+from watchdog.discovery.discovery import Discovery
 from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
 from watchdog.model import Incident, Key, Snapshot, Subject, Target, Transition
@@ -32,7 +33,8 @@ from watchdog.service.open_files import OpenFiles, open_files_notes
 from watchdog.service.pace import Pace
 from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.watch import Watch
-from watchdog.settings.model import Settings, TargetSettings
+from watchdog.settings.model import Settings
+from watchdog.settings.target import TargetSettings
 from watchdog.state.database import Mode
 from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 
@@ -40,6 +42,8 @@ from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 INTERVALS_ALIVE = 3
 # A reload that keeps less than half of the targets is told of.
 FEWEST_KEPT = 0.5
+# For so long after its last answer a server that is silent may have left: later nobody is asked out of turn.
+LEAVING_SECONDS = 60.0
 
 
 log = logging.getLogger(__name__)
@@ -53,7 +57,6 @@ class Service:
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
         self._load = load
-        self._settings = settings
         self._rules = load_rules(settings.rules)
         self._rule_files = RuleFiles(settings.rules)
         self._schedule = Schedule()
@@ -62,6 +65,10 @@ class Service:
         self._store = _store(settings)
         self._restored = self._store.open(time.time()) if self._store else Restored()
         self._memory: defaultdict[str, Ledger] = defaultdict(MemoryLedger)
+        self._discovery = Discovery(settings.discovery, self._ledger)
+        # As they were read, and with the servers that were found.
+        self._given = settings
+        self._settings = settings = settings.with_targets(self._discovery.targets(settings.targets))
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
         self._days = {name: Day.read(text) for name, text in self._kept(DayOf.VERDICTS).items()}
@@ -69,6 +76,7 @@ class Service:
             name: DayReadings.read(text) for name, text in self._kept(DayOf.READINGS).items()
         }
         self._watches: dict[str, Watch] = {}
+        self._begun = False
         self._shapes = Shapes()
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
         self._schedule_fleet()
@@ -76,10 +84,12 @@ class Service:
         self._reload_successful = True
         self._reloaded_at = time.time()
         self._last_fault = ""
+        self._has_started = False
         self._started_at = steady_seconds()
         self._registry = registry(self)
         for index, entry in enumerate(settings.targets):
             self._watches[entry.name] = self._begin(entry, share_of(index, len(settings.targets)))
+        self._begun = True
 
     # What the API and our metrics see.
 
@@ -105,11 +115,23 @@ class Service:
 
     @property
     def started(self) -> bool:
-        """Whether the first cycle of every target has ended, well or badly."""
-        return all(watch.snapshot is not None or watch.errors for watch in self._all())
+        """Whether there was a time when the first cycle of every target had ended, well or badly.
+
+        Targets that come later are no reason to begin again.
+        """
+        if not self._has_started:
+            self._has_started = self._discovery.has_answered and all(
+                watch.finished_at is not None or watch.errors for watch in self._all()
+            )
+        return self._has_started
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether anything is to be watched; what is found may be nothing yet."""
+        return bool(self._watches) or self._discovery.is_used
 
     def targets(self) -> Sequence[Target]:
-        """Every configured target, in the order of the settings."""
+        """Every target: those of the settings in their order, then those that were found."""
         return [watch.target for watch in self._all()]
 
     def snapshots(self) -> Mapping[str, Snapshot]:
@@ -149,9 +171,9 @@ class Service:
         return steady_seconds() - max(ended, default=self._started_at) <= INTERVALS_ALIVE * shortest
 
     def strains(self) -> Sequence[str]:
-        """What this process is short of, for people: time for its scrapes, open files."""
-        notes = (self._pace.note, self._open_files.note, *open_files_notes(len(self._watches)))
-        return tuple(note for note in notes if note)
+        """What is amiss with the watching itself, for people: time for scrapes, open files, servers not found."""
+        own = (self._pace.note, self._open_files.note, *open_files_notes(len(self._watches)))
+        return tuple(note for note in (*own, *self._discovery.notes()) if note)
 
     def figures(self) -> Figures:
         """What we count of ourselves."""
@@ -166,6 +188,7 @@ class Service:
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
             alerts_unread=self._receiver.unread,
             external_url=self._settings.web.external_url or "",
+            looks=self._discovery.looks,
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
@@ -188,9 +211,12 @@ class Service:
         self._notifiers.run()
         self._started_at = steady_seconds()
         self._schedule.start()
+        self._discovery.start()
 
     def look(self) -> None:
-        """Called every second or so: notices clocks that were set and rule files that changed."""
+        """Called every second or so: notices servers that came or went, clocks that were set, changed rule files."""
+        if self._discovery.is_new:
+            self._follow_discovery()
         self._schedule.watch_clock()
         self._pace.look(self._schedule.counts, steady_seconds())
         self._open_files.look(steady_seconds())
@@ -201,6 +227,7 @@ class Service:
 
     def stop(self, drain_seconds: float) -> None:
         """Ends the watching and sends what is queued; what fires is not resolved, for it may still be so."""
+        self._discovery.stop()
         self._schedule.stop()
         for watch in self._all():
             watch.close()
@@ -220,7 +247,10 @@ class Service:
         with self._changing:
             try:
                 settings = self._load()
-                self._change(settings, load_rules(settings.rules))
+                rules = load_rules(settings.rules)
+                self._discovery.change(settings.discovery)
+                self._given = settings
+                self._change(settings.with_targets(self._discovery.targets(settings.targets)), rules)
             except (ConfigError, RuleError) as error:
                 return self._refuse([str(fault) for fault in error.faults])
             except Exception as error:  # a reload must never end the service
@@ -250,23 +280,40 @@ class Service:
         same_rules = rules.digest == self._rules.digest and settings.rules == old.rules
         self._rules = rules
         self._rule_files = RuleFiles(settings.rules)
-        before = self._watches
-        count = len(settings.targets)
+        self._change_targets(old, settings)
+        if not same_rules:
+            for watch in self._all():
+                watch.replace_rules(rules)
+            self._fleet.replace_rules(rules)
+        self._change_notifiers(old, settings)
+        if settings.scrape.interval_seconds != old.scrape.interval_seconds:
+            self._schedule_fleet()
+        self._receiver = self._receiver_of(settings)
+        logs.set_up(settings.log.level, settings.log.format)
+        if (old.web, old.state) != (settings.web, settings.state):
+            log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
+
+    def _follow_discovery(self) -> None:
+        """Watches the servers that are found now: new ones begin, those that left end their incidents."""
+        with self._changing:
+            old = self._settings
+            self._settings = settings = self._given.with_targets(self._discovery.targets(self._given.targets))
+            self._change_targets(old, settings)
+            self._receiver.know(settings.targets)
+
+    def _change_targets(self, old: Settings, settings: Settings) -> None:
+        """Begins what is new or watched in another way, and ends what is gone; the others know nothing of it."""
+        before, entries = self._watches, {each.name: each for each in old.targets}
         after: dict[str, Watch] = {}
         for index, entry in enumerate(settings.targets):
             watch = before.get(entry.name)
-            if watch is None or not _same_watch(entry.name, old, settings):
-                after[entry.name] = self._begin(entry, share_of(index, count), watch)
+            if watch is None or entry != entries[entry.name] or settings.scrape != old.scrape:
+                after[entry.name] = self._begin(entry, share_of(index, len(settings.targets)), watch)
             else:
                 after[entry.name] = watch
-                if not same_rules:
-                    watch.replace_rules(rules)
+        self._notifiers.know(settings)
         self._watches = after
         _tell_of_fewer(len(before), len(set(before) & set(after)))
-        if not same_rules:
-            self._fleet.replace_rules(rules)
-        if settings.scrape.interval_seconds != old.scrape.interval_seconds:
-            self._schedule_fleet()
         for name, watch in before.items():
             if name in after and after[name] is not watch:
                 after[name].replace(watch)
@@ -274,11 +321,14 @@ class Service:
                 watch.close()
                 self._schedule.remove(name)
                 self._end(watch.live())
-        self._change_notifiers(old, settings)
-        self._receiver = self._receiver_of(settings)
-        logs.set_up(settings.log.level, settings.log.format)
-        if (old.web, old.state) != (settings.web, settings.state):
-            log.warning("restart_needed", extra={"reason": "web and state settings are read at the start"})
+                self._days.pop(name, None)
+                self._readings_of_day.pop(name, None)
+        self._tell_of_changes(before.keys(), after.keys())
+
+    def _tell_of_changes(self, before: Collection[str], after: Collection[str]) -> None:
+        gone, new = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+        if gone or new:
+            log.info("targets_changed", extra={"new": ", ".join(new), "gone": ", ".join(gone)})
 
     def _change_notifiers(self, old: Settings, settings: Settings) -> None:
         if not Notifiers.are_alike(old, settings):
@@ -300,12 +350,27 @@ class Service:
         scrape = settings.scrape
         limits = FetchLimits(settings.deadline_seconds(entry.name), scrape.max_body_bytes)
         fetcher = Fetcher(entry.endpoint(), limits)
-        watch = Watch(entry.target(), fetcher, self._rules, self._publish_snapshot, scrape, self._shapes)
+        watch = Watch(
+            entry.target(),
+            fetcher,
+            self._rules,
+            self._publish_snapshot,
+            scrape,
+            self._shapes,
+            start_seconds=self._start_seconds(entry),
+        )
         watch.canary = _canary(entry)
         if before is not None:
             watch.take_over(before)
+        elif self._begun and self._store is not None:
+            watch.restore((), (), self._store.pasts(entry.name))
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
         return watch
+
+    def _start_seconds(self, entry: TargetSettings) -> float:
+        """What it has to load its model; nothing where an earlier life saw it at work."""
+        seen = not self._begun and self._store is not None and self._store.pasts(entry.name)
+        return 0.0 if seen else entry.start_seconds
 
     def _schedule_fleet(self) -> None:
         self._schedule.add(FLEET, self._fleet.cycle, self._settings.scrape.interval_seconds, share=1.0)
@@ -313,6 +378,8 @@ class Service:
     def _publish_snapshot(self, snapshot: Snapshot) -> None:
         if self._store is not None and snapshot.pasts:
             self._store.learn(snapshot.pasts)
+        if not snapshot.up and _answered_lately(snapshot):
+            self._discovery.hurry(snapshot.target.name)
         self._note_day(snapshot)
         self._publish(snapshot.target.name, Step(snapshot.standing, snapshot.at, snapshot.wall))
 
@@ -433,11 +500,7 @@ def _tell_of_fewer(before: int, kept: int) -> None:
         )
 
 
-def _same_watch(name: str, old: Settings, new: Settings) -> bool:
-    """Whether a target is watched under both configurations in the same way."""
-
-    def way(settings: Settings) -> tuple[object, ...]:
-        entry = next((each for each in settings.targets if each.name == name), None)
-        return (entry, settings.interval_seconds(name), settings.scrape)
-
-    return way(old) == way(new)
+def _answered_lately(snapshot: Snapshot) -> bool:
+    """Whether a server that does not answer may have just left."""
+    last = snapshot.last_success_wall
+    return last is not None and snapshot.wall - last <= LEAVING_SECONDS

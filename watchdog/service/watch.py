@@ -30,7 +30,8 @@ class Watch:
 
     `errors` counts cycles that raised, `finished_at` is the steady time when one last ended well (None: never).
     `course` is how its readings went.
-    `canary`, where there is one, is sent after a cycle whose snapshot wants it.
+    `canary`, where there is one, is sent after a cycle whose snapshot wants it. A server that has never answered may
+    take `start_seconds` to do so before anything is said of it.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of, and the clocks of a test
@@ -42,6 +43,7 @@ class Watch:
         limits: ScrapeSettings | None = None,
         shapes: Shapes | None = None,
         *,
+        start_seconds: float = 0.0,
         steady: Callable[[], float] = steady_seconds,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -65,6 +67,7 @@ class Watch:
         self._closed = False
         self._taken_up: list[Incident] = []
         self._facts_due_at = float("-inf")
+        self._starts_until = steady() + start_seconds
 
     def cycle(self) -> None:
         """One scrape and what follows from it; never raises."""
@@ -72,20 +75,31 @@ class Watch:
         try:
             suspects = self.snapshot is not None and self.snapshot.suspects_api_server
             scrape = self._fetcher.fetch(began, self._wall(), suspects)
-            self._refresh_facts(scrape)
-            if self.canary is not None:
-                scrape = replace(scrape, canary=self.canary.reading)
-            # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
-            with self._step:
-                if self._closed:
-                    return
-                self._take(scrape)
-            self._send_canary()
+            if not self._is_starting(scrape):
+                self._follow(scrape)
         except Exception:  # the one place that catches all: the loop must go on
             self._failed()
             return
         self.finished_at = self._steady()
         self.cycle_seconds = self.finished_at - began
+
+    def _follow(self, scrape: Scrape) -> None:
+        """What follows from a scrape."""
+        self._refresh_facts(scrape)
+        if self.canary is not None:
+            scrape = replace(scrape, canary=self.canary.reading)
+        # Held until it is published: what ends this watch comes before a step or after it, never in its middle.
+        with self._step:
+            if self._closed:
+                return
+            self._take(scrape)
+        self._send_canary()
+
+    def _is_starting(self, scrape: Scrape) -> bool:
+        """Whether it is new, does not answer yet and may still load its model."""
+        if scrape.failure is None or self.snapshot is not None or self._taken_up:
+            self._starts_until = float("-inf")
+        return scrape.at < self._starts_until
 
     def _take(self, scrape: Scrape) -> None:
         before, now = self.snapshot, self._diagnosis.observe(scrape)

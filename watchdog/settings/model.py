@@ -1,21 +1,16 @@
 """All settings: command line over environment over YAML file over defaults; every fault is told at once."""
 
-import dataclasses
 import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
-    SecretStr,
     ValidationError,
     field_validator,
     model_validator,
@@ -30,7 +25,6 @@ from pydantic_settings import (
 from watchdog.errors import ConfigError
 from watchdog.http.endpoint import Endpoint
 from watchdog.http.url import (
-    beside,
     canonical_url,
     checked_url,
     hide_path,
@@ -39,256 +33,18 @@ from watchdog.http.url import (
     is_loopback,
     redact_url,
     split_user_info,
-    with_metrics_path,
-    with_scheme,
 )
-from watchdog.model import Expectations, ModelShape, Objectives, Severity, Target
-from watchdog.schema import Duration, Text
+from watchdog.model import Severity, Target
+from watchdog.schema import Duration
+from watchdog.settings.discovery import DiscoverySettings
+from watchdog.settings.section import Count, Credentials, LabelName, Line, Number, Seconds, Section, Url
 from watchdog.settings.sources import CommandLine, Environment, File, Layers
-from watchdog.settings.values import on_one_line, parse_vllm_args, plain_number
-
-Number = Annotated[float, BeforeValidator(plain_number)]
-Count = Annotated[int, BeforeValidator(plain_number)]
-Seconds = Annotated[float, BeforeValidator(plain_number), Field(gt=0, le=366 * 86400)]
-Line = Annotated[Text, AfterValidator(on_one_line), Field(max_length=2048)]
-LabelName = Annotated[Text, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
-Url = Annotated[Text, AfterValidator(checked_url)]
-
+from watchdog.settings.target import TargetSettings
 
 _PLACES = re.compile(r"\{([^{}]*)\}")
 _DASHBOARD_PLACES = frozenset({"target", "model_name", "engine"})
-OUR_LABELS = frozenset(
-    {"alertname", "rule", "severity", "target", "model_name", "engine", "instance", "job", "le", "__name__"}
-)
-"""Labels that mean something in alerts and series already."""
 LAYERS = "layers"
 """The argument by which `load` hands its layers to the settings; no setting has its name."""
-
-
-class Section(BaseModel):
-    """A part of the settings: unknown keys are refused, values are never printed in errors."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False, validate_default=True
-    )
-
-    hides_paths: ClassVar[bool] = False
-    """Whether even the path of a URL in here may be a secret, as that of a chat's webhook is."""
-
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        show = hide_path if self.hides_paths else redact_url
-        for name, value in super().__repr_args__():
-            is_url = name is not None and name.endswith("url") and isinstance(value, str)
-            yield name, show(value) if is_url else value
-
-
-class Credentials(Section):
-    """How to prove who we are to another server; secrets are files, read again at each use."""
-
-    bearer_token_file: Path | None = Field(
-        default=None, description="File with a bearer token, read at each use."
-    )
-    username: Line | None = Field(default=None, description="User name for basic authentication.")
-    password_file: Path | None = Field(
-        default=None, description="File with the password for basic authentication, read at each use."
-    )
-    password: SecretStr | None = Field(
-        default=None,
-        description="Password for basic authentication, where a file will not do (taken from the URL).",
-    )
-    ca_file: Path | None = Field(default=None, description="Certificates to trust instead of the system's.")
-    cert_file: Path | None = Field(default=None, description="Client certificate (PEM).")
-    key_file: Path | None = Field(default=None, description="Key of the client certificate (PEM).")
-    insecure_skip_verify: bool = Field(default=False, description="Do not verify the server's certificate.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_url(cls, values: Any) -> Any:
-        """Accepts a bare URL, and moves user info out of the URL so that it is printed nowhere."""
-        if isinstance(values, str):
-            values = {"url": values}
-        if not isinstance(values, dict) or not isinstance(values.get("url"), str):
-            return values
-        url, username, password = split_user_info(with_scheme(values["url"].strip()))
-        moved = {"username": username, "password": password}
-        return cls.completed(values | {"url": url} | {key: value for key, value in moved.items() if value})
-
-    @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """`values`, which have a `url` without user info, with what follows from the URL filled in."""
-        return values
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.password_file is not None and self.password is not None:
-            raise ValueError("give the password once: either password_file, or password (also in the URL)")
-        has_password = self.password_file is not None or self.password is not None
-        if has_password and self.username is None:
-            raise ValueError("a password needs a username")
-        if self.bearer_token_file is not None and self.username is not None:
-            raise ValueError("give either bearer_token_file or a username, not both")
-        if self.key_file is not None and self.cert_file is None:
-            raise ValueError("key_file needs cert_file")
-        return self
-
-    def endpoint_at(self, url: str) -> Endpoint:
-        """`url` with these credentials."""
-        return Endpoint(
-            url=url,
-            bearer_token_file=self.bearer_token_file,
-            username=self.username,
-            password_file=self.password_file,
-            password=self.password.get_secret_value() if self.password else None,
-            ca_file=self.ca_file,
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            insecure_skip_verify=self.insecure_skip_verify,
-        )
-
-
-class ObjectiveSettings(Section):
-    """Latencies you promise; rules compare with these where set, else with the server's own past."""
-
-    ttft_p95_seconds: Seconds | None = Field(
-        default=None, description="95th percentile of time to first token."
-    )
-    itl_p99_seconds: Seconds | None = Field(
-        default=None, description="99th percentile of the gap between tokens."
-    )
-    e2e_p95_seconds: Seconds | None = Field(default=None, description="95th percentile of a whole request.")
-
-
-class ModelSettings(Section):
-    """The model's shape, to turn memory into KV tokens; from its config.json."""
-
-    layers: Count | None = Field(default=None, gt=0, description="Layers that hold KV (`num_hidden_layers`).")
-    kv_heads: Count | None = Field(default=None, gt=0, description="KV heads (`num_key_value_heads`).")
-    head_dimension: Count | None = Field(default=None, gt=0, description="Size of one head (`head_dim`).")
-    weight_bytes: Count | None = Field(default=None, gt=0, description="Bytes of the weights on one GPU.")
-
-
-class CanarySettings(Section):
-    """One completion of one token, to see whether an engine on which nothing moves lives."""
-
-    enabled: bool = Field(
-        default=False,
-        description="Ask for one token where nothing moves and requests may hang: at most once a minute, and never an "
-        "engine that sleeps.",
-    )
-    api_key_file: Path | None = Field(
-        default=None,
-        description="File with the server's API key (`--api-key`), read at each use; the target's own credentials "
-        "where not given.",
-    )
-
-
-class TargetSettings(Credentials):
-    """One vLLM server to watch. A bare URL or host:port will do."""
-
-    name: Line = Field(
-        default="",
-        max_length=128,
-        description="Its name in every output; host:port of the URL where not given.",
-    )
-    url: Url = Field(description="Its metrics page; the path is /metrics where not given.")
-    interval_seconds: Seconds | None = Field(
-        default=None,
-        ge=0.05,
-        le=20,
-        description="Pause between scrapes; scrape.interval_seconds where not given.",
-    )
-    expected_shared_prefix_tokens: Count | None = Field(
-        default=None,
-        ge=0,
-        description="Tokens that prompts share at their start (system prompt), if you know.",
-    )
-    batch_jobs: bool = Field(
-        default=False,
-        description=(
-            "Jobs of many requests at once run here on purpose: queues, full batches and high latency are info only."
-        ),
-    )
-    slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Latencies you promise.")
-    gpu: Line | None = Field(
-        default=None, description="GPU model, such as H100 or L40S; shown and used by remedies."
-    )
-    memory_bandwidth_bytes_per_second: Number | None = Field(
-        default=None, gt=0, description="Memory bandwidth of one GPU."
-    )
-    model: ModelSettings = Field(default_factory=ModelSettings, description="The model's shape.")
-    vllm_args: dict[str, str] = Field(
-        default_factory=dict,
-        description="The server's launch flags, as one string, a list or a mapping.",
-    )
-    match_labels: dict[LabelName, Line] = Field(
-        default_factory=dict, description="Labels of incoming alerts that mean this target."
-    )
-    labels: dict[LabelName, Line] = Field(
-        default_factory=dict,
-        description="Labels of your own, such as a team or a zone: the page filters by them, and alerts of this target "
-        "carry them.",
-    )
-    canary: CanarySettings = Field(
-        default_factory=CanarySettings,
-        description="Whether an engine that stands still is asked for a token.",
-    )
-
-    @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Adds the scheme, the path and the name where they are not given."""
-        url = with_metrics_path(values["url"])
-        return {"name": host_and_port(url)} | values | {"url": url}
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, name: str) -> str:
-        # A key parts its words by slashes, and `*` stands for all targets together.
-        if not name or "/" in name or name != name.strip() or name == "*":
-            raise ValueError("must not be empty or `*`, hold a slash, or start or end with a blank")
-        return name
-
-    @field_validator("labels")
-    @classmethod
-    def _own_labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        if taken := sorted(OUR_LABELS & labels.keys()):
-            raise ValueError(f"{', '.join(taken)}: alerts have labels of this name already; choose another")
-        return labels
-
-    @field_validator("vllm_args", mode="before")
-    @classmethod
-    def _flags(cls, value: Any) -> Any:
-        return parse_vllm_args(value)
-
-    def target(self) -> Target:
-        """The noun that the pipeline sees: no secret in it."""
-        return Target(
-            name=self.name,
-            url=redact_url(self.url),
-            expectations=Expectations(
-                expected_shared_prefix_tokens=self.expected_shared_prefix_tokens,
-                batch_jobs=self.batch_jobs,
-                objectives=Objectives(**self.slo.model_dump()),
-                gpu=self.gpu,
-                memory_bandwidth_bytes_per_second=self.memory_bandwidth_bytes_per_second,
-                shape=ModelShape(**self.model.model_dump()),
-                vllm_args=dict(self.vllm_args),
-            ),
-            labels=dict(self.labels),
-        )
-
-    def endpoint(self) -> Endpoint:
-        """Where to fetch this target's page, and with which credentials."""
-        return self.endpoint_at(self.url)
-
-    def canary_endpoint(self) -> Endpoint:
-        """Where to ask this target for a token, and with which key."""
-        endpoint = self.endpoint_at(beside(self.url, "v1/completions"))
-        key = self.canary.api_key_file
-        if key is None:
-            return endpoint
-        return dataclasses.replace(
-            endpoint, bearer_token_file=key, username=None, password_file=None, password=None
-        )
 
 
 class ScrapeSettings(Section):
@@ -548,6 +304,10 @@ class Settings(BaseSettings):
     )
 
     targets: list[TargetSettings] = Field(default_factory=list, description="The vLLM servers to watch.")
+    discovery: DiscoverySettings = Field(
+        default_factory=DiscoverySettings,
+        description="Where servers that come and go are found, beside or instead of targets.",
+    )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings, description="How targets are read.")
     web: WebSettings = Field(default_factory=WebSettings, description="Our own HTTP server.")
     rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes are looked for.")
@@ -628,6 +388,10 @@ class Settings(BaseSettings):
         """The own labels of each target that has any, by its name."""
         return {one.name: dict(one.labels) for one in self.targets if one.labels}
 
+    def with_targets(self, targets: Sequence[TargetSettings]) -> Self:
+        """These settings with other targets, such as those that were found."""
+        return self.model_copy(update={"targets": list(targets)})
+
     def told(self, warnings: tuple[str, ...]) -> Self:
         """These settings, with what was odd about their sources."""
         self._told = warnings
@@ -700,11 +464,21 @@ def _risks(settings: Settings) -> list[str]:
             f"web.host is {web.host} and nobody has to sign in: anyone who reaches port {web.port} can read "
             "the diagnosis and post alerts; set web.bearer_token_file or web.username"
         )
-    entries: list[Credentials] = [*settings.targets, *settings.alertmanager.urls, *settings.webhooks]
+    entries: list[Credentials] = [
+        *settings.targets,
+        *settings.discovery.http_sd,
+        *settings.alertmanager.urls,
+        *settings.webhooks,
+    ]
     for entry in entries:
         if entry.insecure_skip_verify:
             url = redact_url(getattr(entry, "url", ""))
             risks.append(f"insecure_skip_verify: whoever answers for {url} is believed")
+    risks += [
+        f"insecure_skip_verify: whoever answers for a server that {each.name} finds is believed"
+        for each in settings.discovery.all
+        if each.target.insecure_skip_verify
+    ]
     return [*risks, *_collisions(settings)]
 
 

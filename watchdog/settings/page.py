@@ -47,6 +47,9 @@ targets:
     bearer_token_file: /run/secrets/chat-token
     slo: {ttft_p95_seconds: 2, itl_p99_seconds: 0.1}
     vllm_args: --max-num-seqs 256 --kv-cache-dtype fp8
+discovery:
+  file_sd:
+    - files: [/etc/prometheus/vllm/*.yaml]
 alertmanager:
   urls: [http://alertmanager-0:9093, http://alertmanager-1:9093]
 state:
@@ -57,14 +60,20 @@ state:
 
 def page() -> str:
     """The whole page as Markdown."""
-    return "\n".join([INTRODUCTION, *_section("", Settings)])
+    return "\n".join([INTRODUCTION, *_section("", Settings, {})])
 
 
-def _section(prefix: str, model: type[BaseModel]) -> Iterator[str]:
-    """The keys of one model as a table, then each model below it."""
+def _section(prefix: str, model: type[BaseModel], told: dict[type[BaseModel], str]) -> Iterator[str]:
+    """The keys of one model as a table, then each model below it; `told` is where models stand already."""
+    if model in told:
+        yield f"## `{prefix}`\n\n{_sentence(model)} The same keys as `{told[model]}`.\n"
+        return
+    told[model] = prefix
     if prefix:
         yield f"## `{prefix}`\n\n{_sentence(model)}\n"
     leaves = [(name, field) for name, field in model.model_fields.items() if _model_of(field) is None]
+    # What a thing is called and where it is comes first, wherever the model has it from.
+    leaves.sort(key=lambda leaf: leaf[0] not in {"name", "url"})
     if leaves:
         yield "| key | type | default | what it is |"
         yield "| --- | --- | --- | --- |"
@@ -76,7 +85,7 @@ def _section(prefix: str, model: type[BaseModel]) -> Iterator[str]:
             kind = get_origin(bare(field.annotation))
             suffix = {list: "[]", dict: ".<id>"}.get(kind, "") if kind else ""
             key = f"{prefix}.{key_of(name, field)}{suffix}".lstrip(".")
-            yield from _section(key, below)
+            yield from _section(key, below, told)
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -464,14 +464,16 @@ def _odd(state: ServiceState) -> Iterator[str]:
     if not state.reload_successful:
         yield "settings or rules have changed and are refused, those of before count: the log says why"
     yield from state.strains()
+    if not state.targets():
+        yield "no servers are found yet: none of the places under `discovery` names any"
 
 
 def _not_ready(state: ServiceState) -> Iterator[str]:
-    if not state.targets():
-        yield "no targets are configured: give targets in the settings or --target URL"
+    if not state.is_configured:
+        yield "no targets are configured: give targets or discovery in the settings, or --target URL"
     if not state.rules.rules:
         yield "no rules are loaded: set rules.shipped or rules.directories"
-    if state.targets() and not state.started:
+    if state.is_configured and not state.started:
         yield "the first scrapes have not ended yet"
 
 

@@ -60,8 +60,13 @@ class ServiceState(Protocol):
         """The store; None where nothing is kept."""
         ...
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether anything is to be watched; what is found may be nothing yet."""
+        ...
+
     def targets(self) -> Sequence[Target]:
-        """Every configured target, in the order of the settings."""
+        """Every target: those of the settings in their order, then those that were found."""
         ...
 
     def snapshots(self) -> Mapping[str, Snapshot]:
@@ -93,7 +98,7 @@ class ServiceState(Protocol):
         ...
 
     def strains(self) -> Sequence[str]:
-        """What the process is short of, for people: time for its scrapes, open files."""
+        """What is amiss with the watching itself, for people: time for scrapes, open files, servers not found."""
         ...
 
     def reload(self) -> Sequence[str]:
