@@ -1,14 +1,21 @@
 """A rule that fails inside is unknown and counted; the others speak all the same."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.pages import failed, page, scrape
 from tests.watching import shipped_rules, watch
+from watchdog.diagnosis.judge import Case, Judge
 from watchdog.diagnosis.target import TargetDiagnosis
-from watchdog.model import Reason, Target, Truth
+from watchdog.facts.launch import ServerContext
+from watchdog.model import Reason, Scope, Subject, Target, Truth
 from watchdog.rule.rule_set import RuleSet
+from watchdog.signals.catalogue import Signals
+from watchdog.signals.functions import View
 
 
 def test_f65_a_rule_that_fails_inside_is_unknown_and_the_others_speak() -> None:
@@ -42,3 +49,22 @@ def test_whatever_a_scrape_failed_with_is_told_and_no_text_is_left_unfilled(
         told = [incident.cause, *incident.unhelpful]
         told += [text for one in incident.remedies for text in (one.action, one.why, one.price)]
         assert not any("{" in text for text in told)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**32), min_size=2, max_size=4))
+def test_a_judge_that_remembers_which_clause_said_no_says_what_one_without_memory_says(
+    seeds: list[int],
+) -> None:
+    rules = shipped_rules()
+    names = sorted({name for rule in rules.rules for clause in rule.when for name in clause.names})
+    remembers, subject = Judge(rules), Subject("t", "m", "0")
+    for seed in seeds:
+        chance = Random(seed)
+        values = {name: chance.choice([None, 0.0, 1.0, 0.5, 20.0, 5000.0]) for name in names}
+        for scope in Scope:
+            # Signals that are known already are not worked out.
+            signals = Signals(View())
+            signals.update(values)
+            case = Case(subject, signals, ServerContext(), {})
+            assert remembers.findings(scope, case) == Judge(rules).findings(scope, case)

@@ -1,6 +1,6 @@
 """The past of an engine in short stretches: what is kept, what is left out, and what is alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 
 import pytest
@@ -52,8 +52,9 @@ class Life:
             self.stretches.note(self.history, ENGINE, self.at, hurts, self._measure)
             self.at += self._interval_seconds
 
-    def _measure(self, span: Span) -> Mapping[str, float | None]:
-        return self._values[span.frames[-1].at]
+    def _measure(self, span: Span, names: Sequence[str]) -> Mapping[str, float | None]:
+        figures = self._values[span.frames[-1].at]
+        return {name: figures[name] for name in names}
 
     @property
     def edges(self) -> list[tuple[float, float]]:

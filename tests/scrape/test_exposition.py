@@ -440,3 +440,58 @@ def test_any_labels_written_by_the_rules_are_read_back(labels: dict[str, str], v
     }
     inside = ",".join(f'{name}="{text}"' for name, text in escaped.items())
     assert values_of(f"vllm:a{{{inside}}} {value!r}\n") == [("vllm:a", labels, value)]
+
+
+def whatever_comes_of(content: bytes, known: SeriesCache) -> object:
+    """The values by series, or how the page is refused."""
+    try:
+        page = parse(content, known)
+    except ExpositionError as error:
+        return error.reason, error.detail
+    # NaN is unlike itself.
+    return {series: repr(value) for series, value in told(page).items()}, page.notes, page.strangers
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "vllm:a 1",
+                    "vllm:a 12.5",
+                    "vllm:a NaN",
+                    "vllm:a 1_0",
+                    "vllm:a 1 1700000000",
+                    "vllm:a x",
+                    "vllm:a  1",
+                ),
+                *('vllm:b{c="d e"} 1', 'vllm:b{c="d"} 2', 'vllm:b{c="d"} 3\r', "vllm:a 1 # {} 2"),
+                *(
+                    "other 1",
+                    "other 2",
+                    "other{} 1",
+                    "# HELP vllm:a Some text.",
+                    "# HELP vllm:a Other text.",
+                    "",
+                    " ",
+                ),
+            ]
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(
+        ["vllm:a 12.5", "vllm:a 3 4", "vllm:a y", "vllm:a -1", "other 7", 'vllm:b{c="d"} 9', "vllm:c 1", ""]
+    ),
+    st.sampled_from(["", "\n", "\n\n"]),
+)
+def test_a_page_of_a_known_form_reads_as_one_seen_for_the_first_time(
+    lines: list[str], other: str, end: str
+) -> None:
+    known = cache()
+    for _ in range(3):
+        whatever_comes_of("\n".join([*lines, ""]).encode(), known)
+    for place in range(len(lines) + 1):
+        body = "\n".join([*lines[:place], other, *lines[place + 1 :]]).encode() + end.encode()
+        assert whatever_comes_of(body, known) == whatever_comes_of(body, cache())

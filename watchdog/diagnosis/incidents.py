@@ -6,7 +6,7 @@ Time is always an argument. `at` is monotonic and only ever subtracted; `wall` i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from watchdog.diagnosis.relations import explains, is_explained_by, lead_of, related
+from watchdog.diagnosis.relations import explains, is_explained_by, lead_of, related, with_relations
 from watchdog.model import (
     SEVERITY_RANK,
     Finding,
@@ -196,7 +196,7 @@ class IncidentBook:
     def _before_it_fires(self, incident: Incident, firing: Sequence[Incident]) -> Incident:
         """A pending one with what fires and explains it already: it will be a symptom, not news."""
         causes = {one.key.rule for one in firing if is_explained_by(self._rules, incident, one)}
-        return replace(incident, symptoms=(), explained_by=tuple(sorted(causes)))
+        return with_relations(incident, (), causes)
 
     def _after_its_cause(self, incident: Incident, at: float) -> Incident:
         """A symptom that outlives its cause by what its window remembers is still explained by it."""

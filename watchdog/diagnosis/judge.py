@@ -7,6 +7,7 @@ from functools import lru_cache
 from watchdog.facts.launch import ServerContext
 from watchdog.history.number import finite
 from watchdog.history.stretches import Likeness
+from watchdog.language.expression import Expression
 from watchdog.language.template import render_text
 from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
@@ -26,13 +27,15 @@ class Case:
     subject: Subject
     signals: Signals
     context: ServerContext
-    texts: dict[str, str]
+    texts: Mapping[str, str]
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _alike: dict[tuple[tuple[str, float], ...], Lookup] = field(default_factory=dict, repr=False)
     """The signals under each likeness: rules that name the same share the search."""
 
     def lookup(self, rule: Rule) -> Lookup:
         """The signals as a rule sees them."""
+        if not (rule.like or self.compared):
+            return self.signals.__getitem__
         own = self._under(rule.like) if rule.like else self.signals.__getitem__
         earlier = self.compared.get(rule.id) if self.compared else None
         if earlier is None:
@@ -57,6 +60,8 @@ class Judge:
 
     def __init__(self, rules: RuleSet) -> None:
         self.errors: dict[str, int] = {}
+        # By which clause each rule said no of each subject: what did not hold a moment ago seldom holds now.
+        self._denied: dict[Subject, dict[str, Expression]] = {}
         self.replace_rules(rules)
 
     def replace_rules(self, rules: RuleSet) -> None:
@@ -64,29 +69,47 @@ class Judge:
         self._by_scope = {
             scope: tuple(rule for rule in rules.rules if rule.scope is scope) for scope in Scope
         }
+        self._denied.clear()
+
+    def forget(self, subject: Subject) -> None:
+        """Drops what is kept of one that is gone."""
+        self._denied.pop(subject, None)
 
     def findings(self, scope: Scope, case: Case) -> list[Finding]:
         """What each rule of a scope says of one subject."""
-        findings = list(judge(self._by_scope[scope], case))
+        findings = list(judge(self._by_scope[scope], case, self._denied.setdefault(case.subject, {})))
         for finding in findings:
             if finding.error:
                 self.errors[finding.rule] = self.errors.get(finding.rule, 0) + 1
         return findings
 
 
-def judge(rules: Iterable[Rule], case: Case) -> Iterator[Finding]:
-    """What each rule says of one subject; a rule that fails inside is unknown, and the others speak all the same."""
+def judge(
+    rules: Iterable[Rule], case: Case, denied: dict[str, Expression] | None = None
+) -> Iterator[Finding]:
+    """What each rule says of one subject; a rule that fails inside is unknown, and the others speak all the same.
+
+    `denied` is by which clause rules said no, by id: it is asked before the others, and kept up to date.
+    """
+    denied = {} if denied is None else denied
     for rule in rules:
         try:
-            yield _ask(rule, case)
+            yield _ask(rule, case, denied)
         except Exception as error:  # a fault in one rule must not silence the rest
             text = f"{type(error).__name__}: {error}"
             yield Finding(rule.id, case.subject, Truth.UNKNOWN, rule.severity, error=text)
 
 
-def _ask(rule: Rule, case: Case) -> Finding:
+def _ask(rule: Rule, case: Case, denied: dict[str, Expression]) -> Finding:
     lookup = case.lookup(rule)
+    clause = denied.get(rule.id)
+    if clause is not None:
+        if clause.truth(lookup) is Truth.NO:
+            return Finding(rule.id, case.subject, Truth.NO, rule.severity)
+        del denied[rule.id]
     judgement = evaluate(rule, lookup)
+    if judgement.denied_by is not None:
+        denied[rule.id] = judgement.denied_by
     if judgement.truth is Truth.NO:
         return Finding(rule.id, case.subject, Truth.NO, judgement.severity)
     if judgement.truth is Truth.UNKNOWN:

@@ -1,6 +1,7 @@
 """The texts that a cause or a remedy may quote beside its numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from watchdog.facts.programs import described
@@ -10,18 +11,41 @@ from watchdog.facts.server import KnownServer
 from watchdog.model import BlindRule, failure_text
 
 
-def quotes(
-    reachability: Reachability, restarts: Restarts, server: KnownServer, blind: Sequence[BlindRule] = ()
-) -> dict[str, str]:
-    """Each text by the name that templates know it by; what is unknown is left out."""
-    failure, version = reachability.failure, server.version_text()
-    return {
-        "failure": failure_text(failure.reason, failure.detail) if failure else "none",
-        "last_words": _runs_of(restarts.last_words) or "nothing",
-        "blind": _blind_text(blind),
-        "idle_targets": "none",
-        "programs": described(reachability.strangers),
-    } | ({} if version is None else {"version": version})
+@dataclass(frozen=True, slots=True)
+class Quotes(Mapping[str, str]):
+    """Each text by the name that templates know it by, made when it is asked for; what is unknown is left out."""
+
+    reachability: Reachability
+    restarts: Restarts
+    server: KnownServer
+    blind: Sequence[BlindRule] = ()
+
+    def __getitem__(self, name: str) -> str:
+        text = _TEXTS[name](self)
+        if text is None:
+            raise KeyError(name)
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, text in _TEXTS.items() if text(self) is not None)
+
+    def __len__(self) -> int:
+        return len(list(self))
+
+
+def _failure_text(quotes: Quotes) -> str:
+    failure = quotes.reachability.failure
+    return failure_text(failure.reason, failure.detail) if failure else "none"
+
+
+_TEXTS: Mapping[str, Callable[[Quotes], str | None]] = {
+    "failure": _failure_text,
+    "last_words": lambda quotes: _runs_of(quotes.restarts.last_words) or "nothing",
+    "blind": lambda quotes: _blind_text(quotes.blind),
+    "idle_targets": lambda _: "none",
+    "programs": lambda quotes: described(quotes.reachability.strangers),
+    "version": lambda quotes: quotes.server.version_text(),
+}
 
 
 def _blind_text(blind: Sequence[BlindRule]) -> str:

@@ -1,6 +1,6 @@
 """How incidents of one moment stand to each other: which explains which, and which of them leads."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from watchdog.model import SEVERITY_RANK, Incident, Key, Severity
@@ -41,8 +41,16 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
         near = [*wide, *of_the_model, *by_engine[incident.key[2:]]] if incident.key.engine else firing
         symptoms = {other.key.rule for other in near if is_explained_by(rules, other, incident)}
         causes = {other.key.rule for other in near if is_explained_by(rules, incident, other)}
-        result.append(replace(incident, symptoms=tuple(sorted(symptoms)), explained_by=tuple(sorted(causes))))
+        result.append(with_relations(incident, symptoms, causes))
     return result
+
+
+def with_relations(incident: Incident, symptoms: Collection[str], causes: Collection[str]) -> Incident:
+    """The incident with the rules that it explains, and with those that explain it."""
+    explained, explained_by = tuple(sorted(symptoms)), tuple(sorted(causes))
+    if (incident.symptoms, incident.explained_by) == (explained, explained_by):
+        return incident
+    return replace(incident, symptoms=explained, explained_by=explained_by)
 
 
 def lead_of(firing: Sequence[Incident]) -> Key | None:

@@ -13,7 +13,7 @@ from watchdog.diagnosis.judge import Case, Judge, blind_rules
 from watchdog.diagnosis.limits import Limits
 from watchdog.diagnosis.moments import moment
 from watchdog.diagnosis.pages import PageOrFailure, PageReader
-from watchdog.diagnosis.quotes import quotes
+from watchdog.diagnosis.quotes import Quotes
 from watchdog.diagnosis.readings import read
 from watchdog.diagnosis.verdict import Proof, ruling
 from watchdog.facts import balance
@@ -163,6 +163,7 @@ class TargetDiagnosis:
         for gone in self._engines.keep(self._standing.hurting, present):
             self._watching.forget(gone)
             self._pools.forget(gone)
+            self._judge.forget(gone)
         return self._snapshot(scrape, taken, found)
 
     # Page to history.
@@ -214,7 +215,7 @@ class TargetDiagnosis:
         found = _Found()
         if page is not None:
             # Which rules are blind is known, and may be quoted, once all engines were judged.
-            texts = quotes(self._reachability, self._restarts, self._server)
+            texts = Quotes(self._reachability, self._restarts, self._server)
             found.signals = self._signals_of_engines(at)
             for subject in found.signals:
                 self._find_of_engine(subject, texts, found)
@@ -235,7 +236,7 @@ class TargetDiagnosis:
                     facts[subject][fact.name] = value
         return signals
 
-    def _find_of_engine(self, subject: Subject, texts: dict[str, str], found: _Found) -> None:
+    def _find_of_engine(self, subject: Subject, texts: Quotes, found: _Found) -> None:
         signals = found.signals[subject]
         self._ask(Scope.ENGINE, subject, signals, texts, found)
         self._pools.note(subject, signals)
@@ -261,12 +262,10 @@ class TargetDiagnosis:
         subject = self._subject()
         facts = by_name(self._target_facts(page, at, found))
         signals = Signals(View(facts=facts)) if page is None else self._engines.signals(subject, facts)
-        texts = quotes(self._reachability, self._restarts, self._server, found.blind)
+        texts = Quotes(self._reachability, self._restarts, self._server, found.blind)
         self._ask(Scope.TARGET, subject, signals, texts, found)
 
-    def _ask(
-        self, scope: Scope, subject: Subject, signals: Signals, texts: dict[str, str], found: _Found
-    ) -> None:
+    def _ask(self, scope: Scope, subject: Subject, signals: Signals, texts: Quotes, found: _Found) -> None:
         context = self._server.context(subject.model_name, subject.engine)
         case = Case(subject, signals, context, texts, self._inherited.compared(subject))
         judged = self._judge.findings(scope, case)
@@ -293,7 +292,9 @@ class TargetDiagnosis:
         yield from self._server.facts("", "")
         if page is not None:
             of_one = balance.of_one_server(found.signals, self._layout().owners).values()
-            yield from balance.facts([balance.Load.of(lookup) for lookup in of_one])
+            # One engine has nothing to balance with.
+            loads = [balance.Load.of(lookup) for lookup in of_one] if len(of_one) > 1 else [balance.Load()]
+            yield from balance.facts(loads[: len(of_one)])
             yield from self._watching.facts(found.blind)
             yield from self._in_flight.facts()
 

@@ -37,8 +37,8 @@ _STEPS_AN_OCTAVE = 8
 
 Likeness = Mapping[str, float]
 """What makes two stretches alike: the factor within which each of these signals must be in both."""
-Measure = Callable[[Span], Mapping[str, float | None]]
-"""The remembered signals over a span; None where a signal is unknown."""
+Measure = Callable[[Span, Sequence[str]], Mapping[str, float | None]]
+"""The remembered signals of these names over a span; None where a signal is unknown."""
 
 
 @dataclass(slots=True)
@@ -63,6 +63,7 @@ class Stretches:
     # What was asked for already, until the next stretch is added.
     _found: dict[tuple[object, ...], tuple[int, ...]] = field(default_factory=dict, repr=False)
     _lowest: dict[str, float | None] = field(default_factory=dict, repr=False)
+    _medians: dict[tuple[str, tuple[int, ...]], float | None] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -111,11 +112,14 @@ class Stretches:
             found = self._found[key] = tuple(place for place, _ in places)
         return found
 
-    def value(self, name: str, places: Sequence[int]) -> float | None:
+    def value(self, name: str, places: tuple[int, ...]) -> float | None:
         """The median of a signal over some stretches; None where it is unknown in all of them."""
-        column = self.columns[name]
-        known = [value for place in places if not isnan(value := column[place])]
-        return median(known) if known else None
+        key = (name, places)
+        if key not in self._medians:
+            column = self.columns[name]
+            known = [value for place in places if not isnan(value := column[place])]
+            self._medians[key] = median(known) if known else None
+        return self._medians[key]
 
     def lowest(self, name: str) -> float | None:
         """The low end of a signal over all stretches: of twenty or more the lowest twentieth is left out."""
@@ -137,11 +141,13 @@ class Stretches:
         span = span_between(history, subject, self._open_from, until)
         if span is None or span.seconds < (LEAST_SECONDS if cut else SHORTEST_SECONDS * 0.98):
             return
-        values = measure(span)
-        rate = values.get(self.requests_per_second)
-        if cut or span.seconds >= LONGEST_SECONDS * 0.98 or (rate or 0.0) * span.seconds >= ENOUGH_REQUESTS:
-            self._add(span, values)
+        if cut or span.seconds >= LONGEST_SECONDS * 0.98 or self._has_enough(span, measure):
+            self._add(span, measure(span, self.names))
             self._open_from = span.frames[-1].at
+
+    def _has_enough(self, span: Span, measure: Measure) -> bool:
+        rate = measure(span, (self.requests_per_second,))[self.requests_per_second]
+        return (rate or 0.0) * span.seconds >= ENOUGH_REQUESTS
 
     def _alike(self, bounds: Sequence[tuple["array[float]", float, float]]) -> Iterator[int]:
         for place in range(len(self.ends) - 1, -1, -1):
@@ -160,6 +166,7 @@ class Stretches:
     def _add(self, span: Span, values: Mapping[str, float | None]) -> None:
         self._found.clear()
         self._lowest.clear()
+        self._medians.clear()
         self.added += 1
         self.begins.append(span.frames[0].at)
         self.ends.append(span.frames[-1].at)

@@ -138,12 +138,16 @@ class Complaint(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What a rule says of one subject; `evidence` where it is yes, `missing` where it is unknown."""
+    """What a rule says of one subject; `evidence` where it is yes, `missing` where it is unknown.
+
+    `denied_by` is the clause of `when` that does not hold, None where none decides.
+    """
 
     truth: Truth
     severity: Severity
     evidence: tuple[Evidence, ...] = ()
     missing: tuple[str, ...] = ()
+    denied_by: Expression | None = None
 
 
 _YES, _NO, _UNKNOWN = Truth.YES, Truth.NO, Truth.UNKNOWN
@@ -159,7 +163,7 @@ def evaluate(rule: Rule, lookup: Lookup) -> Judgement:
     for clause in rule.when:
         truth = clause.truth(lookup)
         if truth is _NO:
-            return _SILENT[rule.severity]
+            return Judgement(_NO, rule.severity, denied_by=clause)
         if truth is _UNKNOWN:
             unknown.append(clause)
     for clause in rule.unless:

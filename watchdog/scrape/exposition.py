@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 from prometheus_client.parser import text_string_to_metric_families
 
 from watchdog.errors import WatchdogError
-from watchdog.history.shapes import Lines, Shapes
+from watchdog.history.shapes import Form, Lines, Shapes
 from watchdog.model import Page, Reason, Series
 
 VLLM = "vllm:"
@@ -105,6 +105,7 @@ class SeriesCache:
         self._learned_bytes = 0
         self._unusual_bytes = 0
         self._learns = False
+        self._form: Form | None = None
         self._shape: tuple[Series, ...] = ()
         self._unique: tuple[Series, ...] = ()
 
@@ -112,13 +113,21 @@ class SeriesCache:
         """Counts the lines remembered."""
         return len(self._younger) + len(self._older)
 
-    def look_up(self, lines: Sequence[bytes]) -> tuple[list[Series], list[bytes]]:
+    def look_up(self, lines: Sequence[bytes]) -> tuple[Sequence[Series], list[bytes]]:
         """Returns the wanted series of a page's lines and, beside each, the text of its value.
 
         Raises _LineError for a line that cannot be read, with the line's number in it.
         """
         self._unusual_bytes = 0
         self._learns = False
+        form = self._form
+        # What follows the last line is empty.
+        values = None if form is None or lines[-1] else form.values(lines[:-1])
+        if form is not None and values is not None:
+            return form.series, values
+        return self._look_up_each(lines)
+
+    def _look_up_each(self, lines: Sequence[bytes]) -> tuple[list[Series], list[bytes]]:
         found: list[Series] = []
         values: list[bytes] = []
         known = self._younger.get
@@ -136,7 +145,20 @@ class SeriesCache:
             values.append(value)
         if len(self._younger) > 2 * len(lines) + SPARE_ENTRIES or self._learned_bytes > SPARE_BYTES:
             self._forget()
+        elif not self._learns:
+            self._form = self._form_of(lines)
         return found, values
+
+    def _form_of(self, lines: Sequence[bytes]) -> Form | None:
+        """The form of a page that said nothing new; None where a line of it is to be read anew each time."""
+        if lines[-1]:
+            return None
+        heads = [line.rpartition(b" ")[0] for line in lines[:-1]]
+        meanings = [self._younger.get(head, _UNSEEN) for head in heads]
+        known = [one for one in meanings if one is not _UNSEEN]
+        if len(known) < len(meanings):
+            return None
+        return self._shapes.form(tuple(head + b" " for head in heads), known)
 
     def unique(self, found: Sequence[Series]) -> tuple[Series, ...]:
         """Returns the series without repeats: the very tuple of the page before if the shape is the same."""

@@ -1,6 +1,6 @@
 """Every signal that a rule may name: its unit, what it says, and its formula. A fact is a signal by its own name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -596,10 +596,10 @@ def metrics_of(name: str) -> frozenset[str]:
     return _READS[name]
 
 
-def remembered(span: Span) -> dict[str, float | None]:
+def remembered(span: Span, names: Sequence[str] = REMEMBERED) -> dict[str, float | None]:
     """The figures of one stretch by signal; None where one is unknown, or known only as a bound."""
     signals = Signals(View(span, span, span))
-    found = ((name, signals[name]) for name in REMEMBERED)
+    found = ((name, signals[name]) for name in names)
     return {name: None if isinstance(value, Bound) else value for name, value in found}
 
 

@@ -32,7 +32,8 @@ class Past:
         """The figures of the open span while the server is young: later it is a stretch soon enough."""
         if self._open is None:
             is_young = self.seen_seconds < EARLY_SECONDS
-            self._open = self.measure(self.open_span) if is_young and self.open_span is not None else {}
+            span = self.open_span if is_young else None
+            self._open = {} if span is None else self.measure(span, self.stretches.names)
         return self._open
 
     def _lowest(self, name: str) -> float | None:
