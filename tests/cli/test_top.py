@@ -51,6 +51,19 @@ def test_the_worst_server_stands_first_with_its_cause(screen: Screen) -> None:
     assert any(line.startswith("CRITICAL  h200-kv-pool-exhausted: ") for line in lines)
 
 
+def test_the_course_of_the_chosen_server_follows_its_cause(screen: Screen) -> None:
+    for _ in range(2):
+        screen.add(seen("healthy", "h200-kv-pool-exhausted"))
+    lines = text_of(screen, 140)
+    [at] = [
+        place for place, line in enumerate(lines) if line.startswith("CRITICAL  h200-kv-pool-exhausted: ")
+    ]
+    assert re.match(r"  course     waiting ███ [\d,]+   KV ███ \d+%   TTFT p95 ███ ", lines[at + 1])
+    narrow = text_of(screen, 60)
+    [at] = [place for place, line in enumerate(narrow) if line.startswith("  course     waiting ███")]
+    assert narrow[at + 2].startswith("             TTFT p95 ███")
+
+
 def test_keys_choose_a_server_and_show_it_alone(screen: Screen) -> None:
     for key in (DOWN, "\r"):
         screen.press(key)

@@ -1,6 +1,7 @@
 """`vllm-watchdog demo`: an incident of a real vLLM, served again on loopback, and the service that watches it."""
 
 import os
+import textwrap
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from watchdog.cli.console import say
+from watchdog.cli.console import say, screen_width
 from watchdog.cli.namesake import refuse_namesake
 from watchdog.cli.serve import HostOption, PortOption, leave, serve_until_told
 from watchdog.model import Snapshot
@@ -19,6 +20,8 @@ from watchdog.settings.model import Settings, load
 app = typer.Typer(add_completion=False)
 
 _LOOK_SECONDS = 1.0
+# As wide as the time of day before it.
+_INDENT = " " * 10
 
 
 @app.command(epilog="Example:\n\n  vllm-watchdog demo --port 9000")
@@ -63,7 +66,7 @@ def _say_changes(service: Service) -> None:
         now = next(iter(service.snapshots().values()), None)
         if now is not None and (before is None or now.lead != before.lead):
             for line in _changes(before, now):
-                say(line)
+                say(textwrap.fill(line, screen_width(), subsequent_indent=_INDENT, break_on_hyphens=False))
             before = now
 
 

@@ -27,9 +27,9 @@ from watchdog.errors import ConfigError, SourceError
 from watchdog.model import Verdict
 from watchdog.replay.together import Together
 from watchdog.report.bodies import WORST_FIRST, DiagnosisBody, TargetBody, diagnosis_body
-from watchdog.report.overall import COLUMNS, overall, overall_text
+from watchdog.report.overall import COLUMNS, UNKNOWN, overall, overall_text
 from watchdog.report.sparkline import sparkline
-from watchdog.report.text import since_seconds, state_text, target_text
+from watchdog.report.text import MARGIN, row, since_seconds, state_text, target_text
 from watchdog.rule.in_force import load_rules, with_directories
 from watchdog.settings.model import PrometheusSettings
 from watchdog.text import seconds_text
@@ -97,7 +97,7 @@ class Watching(Protocol):
 
 @dataclass
 class Screen:
-    """What is shown: the last diagnosis, what is chosen, and a line of samples for each server.
+    """What is shown: the last diagnosis, what is chosen, and lines of samples for each server, by reading.
 
     One thread adds samples, another draws and takes keys; `changed` wakes the drawing one.
     """
@@ -107,7 +107,7 @@ class Screen:
     is_alone: bool = False
     is_over: bool = False
     trouble: str = ""
-    waiting: dict[str, deque[float | None]] = field(default_factory=dict)
+    courses: dict[str, dict[str, deque[float | None]]] = field(default_factory=dict)
     changed: threading.Event = field(default_factory=threading.Event)
 
     def add(self, seen: Together) -> None:
@@ -119,8 +119,9 @@ class Screen:
         self.trouble = ""
         self.body = diagnosis_body([each.target for each in seen.last], snapshots, seen.fleet, wall)
         for target in self.body.targets:
-            line = self.waiting.setdefault(target.name, deque(maxlen=KEPT_SAMPLES))
-            line.append(overall(target, "waiting_requests"))
+            lines = self.courses.setdefault(target.name, {})
+            for name, _ in COLUMNS:
+                lines.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(overall(target, name))
         self.changed.set()
 
     def note(self, trouble: str) -> None:
@@ -197,14 +198,29 @@ class Screen:
         for name, _ in COLUMNS:
             yield overall_text(body, name)
         if columns >= 100:
-            yield sparkline(list(self.waiting.get(body.name, ())), LINE_COLUMNS)
+            yield self._line(body, "waiting_requests")
 
     def _detail(self, columns: int, room: int) -> Text:
         body = self.selected
         if body is None or self.body is None:
             return Text("")
-        lines = ["", *target_text(body, self.body.generated_at, columns).splitlines()]
-        return Text("\n".join(lines[:room]))
+        first, *rest = target_text(body, self.body.generated_at, columns).splitlines()
+        return Text("\n".join(["", first, *self._courses(body, columns), *rest][:room]))
+
+    def _courses(self, body: TargetBody, columns: int) -> Iterator[str]:
+        """Where the readings have gone, beside each other where there is room."""
+        shown = [
+            f"{label} {self._line(body, name)} {told}"
+            for name, label in COLUMNS
+            if (told := overall_text(body, name)) != UNKNOWN
+        ]
+        joined = "   ".join(shown)
+        lines = [joined] if len(joined) + MARGIN <= columns else shown
+        for index, line in enumerate(lines):
+            yield from row("" if index else "course", line, columns)
+
+    def _line(self, body: TargetBody, name: str) -> str:
+        return sparkline(list(self.courses.get(body.name, {}).get(name, ())), LINE_COLUMNS)
 
 
 def _title(body: DiagnosisBody, trouble: str) -> Text:

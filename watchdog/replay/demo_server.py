@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -63,6 +63,11 @@ class ReplayServer:
     def server_info(self) -> ServerInfo:
         """What the recorded server said beside its page."""
         return self._scrapes[0].server_info
+
+    @property
+    def scrapes(self) -> Sequence[Scrape]:
+        """What a visitor sees in one round."""
+        return self._scrapes[bisect_left(self._offsets, self._begin_seconds) :]
 
     @property
     def round_seconds(self) -> float:

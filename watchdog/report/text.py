@@ -24,7 +24,8 @@ PROOF_OF_IDLENESS = (
     f"Send one small request (max_tokens 1) and check again: a completed step is the proof. {WITNESS_HOWTO}."
 )
 MOST_ENDED = 5
-_MARGIN = 13
+MARGIN = 13
+"""Columns before the text of a row."""
 _TIE = "~"
 _ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e": "end to end"}
 # Where the name that a metric wants says too little or too much beside a value with its unit.
@@ -441,8 +442,8 @@ def row(label: str, text: str, width: int, hang: int = 0) -> Iterable[str]:
     """A labelled paragraph of lines; nothing for empty text."""
     if not text.strip():
         return ()
-    first = f"  {label:<{_MARGIN - 2}}"
-    return _wrapped(text, width, first, " " * (_MARGIN + hang))
+    first = f"  {label:<{MARGIN - 2}}"
+    return _wrapped(text, width, first, " " * (MARGIN + hang))
 
 
 def _wrapped(text: str, width: int, first: str = "", rest: str = "  ") -> list[str]:
