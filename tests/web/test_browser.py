@@ -11,9 +11,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
-from tests.a_site import Site, a_site
-from watchdog.model import Snapshot, State, Transition, Verdict
-from watchdog.report.course import Course
+from tests.a_site import Site, a_site, web
+from watchdog.model import Key, Severity, Snapshot, State, Transition, Verdict
+from watchdog.report.course import Course, Mark
+from watchdog.report.day import Day
+from watchdog.report.day_readings import DayReadings
 from watchdog.web.page import REFRESH_SECONDS
 
 CHROMIUM = shutil.which("chromium")
@@ -22,6 +24,7 @@ PATHS = (
     "/",
     "/?target=chat",
     "/?target=embed",
+    "/?label=team%3Dsearch",
     "/incidents",
     "/incidents/kv-pool-exhausted/chat/meta/llama-8b/0",
     "/rules",
@@ -49,14 +52,26 @@ def went(one: Snapshot) -> Course:
     return course
 
 
+def a_day(one: Snapshot) -> DayReadings:
+    day = DayReadings()
+    for at in range(24):
+        day.note(replace(one, wall=NOW - 600 * (23 - at)), [Mark(NOW - 100, "the server restarted")])
+    return day
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site[AService]]:
-    shown = (healthy("embed"), snapshot("chat"), down("batch"))
+    sick = snapshot("chat")
+    sick = replace(sick, target=replace(sick.target, labels={"team": "search"}))
+    shown = (healthy("embed"), sick, down("batch"))
     service = a_service(tmp_path_factory.mktemp("rules"), *shown)
     service.went = {each.target.name: went(each) for each in shown}
+    service.of_day = {"chat": Day()}
+    service.of_day["chat"].note(Verdict.CRITICAL, NOW)
+    service.of_day_readings = {"chat": a_day(sick)}
     began = Transition(incident(state=State.PENDING, firing_since=None), None, NOW - 205)
     service.history = History((began, Transition(incident(), State.PENDING, NOW - 200)))
-    with a_site(service) as made:
+    with a_site(service, web(dashboard_url="http://localhost:3000/d/x?var-target={target}")) as made:
         yield made
 
 
@@ -182,10 +197,30 @@ def test_the_keyboard_begins_with_a_way_to_the_diagnosis(browser: Browser, alone
     page.context.close()
 
 
-def test_a_print_is_one_sheet(browser: Browser, alone: Site[AService]) -> None:
-    page = opened(browser, alone, "/", LAPTOP)
+@pytest.mark.parametrize("path", ["/", "/?target=chat", "/incidents/kv-pool-exhausted/chat/meta/llama-8b/0"])
+def test_a_print_is_one_sheet(browser: Browser, site: Site[AService], path: str) -> None:
+    page = opened(browser, site, path, LAPTOP)
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
     page.context.close()
+
+
+def test_the_worst_of_two_hundred_servers_are_on_one_screen_below_what_ails_the_fleet(
+    browser: Browser, tmp_path: Path
+) -> None:
+    sick = [snapshot(f"chat-{number}") for number in range(3)]
+    calm = [healthy(f"embed-{number}") for number in range(197)]
+    service = a_service(tmp_path, *calm, *sick)
+    uneven = "Of 200 servers of this model the busiest did 9% of the work and the least busy 0%."
+    service.fleet = (
+        incident(key=Key("replica-imbalance", "*", "m", ""), severity=Severity.WARNING, cause=uneven),
+    )
+    with a_site(service) as made:
+        for size in (PHONE, LAPTOP):
+            page = opened(browser, made, "/", size)
+            box = page.locator(".fleet tbody tr").nth(2).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= size[1]
+            page.context.close()
 
 
 def test_nothing_is_asked_of_elsewhere_and_nothing_is_refused(browser: Browser, site: Site[AService]) -> None:

@@ -26,6 +26,10 @@ def site(tmp_path: Path) -> Iterator[Site[AService]]:
         yield made
 
 
+def labelled(one: Snapshot, **labels: str) -> Snapshot:
+    return replace(one, target=replace(one.target, labels=labels))
+
+
 def rows(html: str) -> list[str]:
     return re.findall(r'<tr class="(\w+)">', html)
 
@@ -54,9 +58,6 @@ def test_a_fleet_is_filtered_by_state_and_by_model(site: Site[AService]) -> None
 
 
 def test_a_fleet_is_filtered_by_its_own_labels_on_the_page_and_in_the_text(tmp_path: Path) -> None:
-    def labelled(one: Snapshot, **labels: str) -> Snapshot:
-        return replace(one, target=replace(one.target, labels=labels))
-
     shown = (
         labelled(snapshot("chat"), team="search", zone="a"),
         labelled(down("batch"), team="jobs", zone="a"),
@@ -88,8 +89,8 @@ def test_two_hundred_servers_are_a_page_of_less_than_150_kilobytes(tmp_path: Pat
         course = Course()
         for at in range(150):
             course.note(snapshot(at=5.0 * at, wall=NOW - 750 + 5.0 * at))
-        sick = [snapshot(f"chat-{number}") for number in range(in_need)]
-        calm = [healthy(f"embed-{number}") for number in range(200 - in_need)]
+        sick = [labelled(snapshot(f"chat-{number}"), pod=f"chat-{number}") for number in range(in_need)]
+        calm = [labelled(healthy(f"embed-{number}"), team="search") for number in range(200 - in_need)]
         service = a_service(tmp_path, *sick, *calm)
         service.went = {each.target.name: course for each in sick}
         with a_site(service) as site:

@@ -22,6 +22,7 @@ MOST_ROWS = 25
 """More rows than fit on a screen are folded, without pictures: what is wrong with so many is seldom theirs alone."""
 MODEL = "model"
 """The name of the choice among models; labels have their own names."""
+MOST_CHOICES = 30
 IDLE = "Idle; a hang would not show"
 _CAUSE_CHARACTERS = 60
 
@@ -59,7 +60,7 @@ class Fleet:
 def choices(targets: Sequence[TargetBody]) -> Mapping[str, Mapping[str, int]]:
     """What a fleet can be narrowed down to: how many servers there are of each model and of each value of each label.
 
-    A model, or a label, that parts nothing is left out.
+    A model, or a label, that parts nothing is left out; of very many values those with the most servers are there.
     """
     counts: dict[str, Counter[str]] = {MODEL: Counter()}
     for body in targets:
@@ -67,7 +68,7 @@ def choices(targets: Sequence[TargetBody]) -> Mapping[str, Mapping[str, int]]:
         for name, value in body.labels.items():
             counts.setdefault(name, Counter())[value] += 1
     return {
-        name: dict(sorted(of.items()))
+        name: dict(sorted(of.most_common(MOST_CHOICES)))
         for name, of in counts.items()
         if len(of) > 1 or 0 < sum(of.values()) < len(targets)
     }
