@@ -30,6 +30,7 @@ from watchdog.model import (
     Verdict,
     VllmIdentity,
 )
+from watchdog.notify.maintenance import Opening
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
@@ -286,6 +287,7 @@ class AService:
     reload_successful: bool = True
     alive: bool = True
     short_of: tuple[str, ...] = ()
+    held: dict[str, Opening] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     receiver: AlertReceiver = field(default_factory=lambda: AlertReceiver(ReceiverSettings(), ()))
     own: Figures = field(default_factory=Figures)
@@ -331,6 +333,10 @@ class AService:
     def cycle_alive(self) -> bool:
         """Whether it is alive."""
         return self.alive
+
+    def maintenance(self, wall: float) -> Mapping[str, Opening]:
+        """The windows it was given, whatever the time."""
+        return self.held
 
     def strains(self) -> Sequence[str]:
         """What it was given."""

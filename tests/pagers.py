@@ -83,9 +83,10 @@ class Senders(Notifiers):
         at: float,
         wall: float,
         pageable: Collection[Key] | None = None,
+        held: Collection[Key] = (),
     ) -> None:
         standing = tuple(incidents)
-        super().observe(standing, at, wall, leads(standing) if pageable is None else pageable)
+        super().observe(standing, at, wall, leads(standing) if pageable is None else pageable, held)
 
 
 class Ledgers(dict[str, Ledger]):

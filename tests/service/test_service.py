@@ -609,6 +609,30 @@ def test_a_longer_interval_moves_the_end_of_alerts(rules: Path, sick_server: Rep
             assert service._notifiers._alertmanagers._horizon_seconds == 50 * horizon_seconds
 
 
+@pytest.mark.usefixtures("fleet_rule")
+def test_a_server_in_maintenance_and_its_fleet_page_nobody_until_it_ends(
+    rules: Path, sick_server: ReplayServer
+) -> None:
+    targets = [{"name": name, "url": f"{sick_server.url}?{name}"} for name in ("one", "two")]
+    with Pager() as pager:
+        configured = Configured(rules, *targets, **{"alertmanager.urls": [pager.url]})
+        configured.values["maintenance"] = [{"name": "kernel", "targets": ["one"], "hours": "00:00-24:00"}]
+        with running(configured) as service:
+            until(lambda: service.snapshots()["one"].firing and service.fleet_incidents())
+            until(lambda: service.fleet_incidents()[0].state is State.FIRING)
+            until(lambda: _targets(pager) - {""} == {"two"})
+            assert service.maintenance(time.time())["one"].name == "kernel"
+            assert metric(service, "target_maintenance", target="one") == 1
+            assert metric(service, "target_maintenance", target="two") == 0
+            configured.values["maintenance"] = []
+            assert service.reload() == ()
+            until(lambda: _targets(pager) - {""} == {"one", "two", "*"})
+
+
+def _targets(pager: Pager) -> set[str]:
+    return {each["labels"].get("target", "") for each in pager.alerts.values()}
+
+
 # What others ask of it
 
 

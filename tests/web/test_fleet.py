@@ -10,6 +10,7 @@ import pytest
 from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
 from tests.a_site import Site, a_site
 from watchdog.model import Key, Severity, Snapshot, State, Transition, Verdict
+from watchdog.notify.maintenance import Opening
 from watchdog.report.brief import ordinal
 from watchdog.report.course import Course
 
@@ -82,6 +83,25 @@ def test_a_fleet_is_filtered_by_its_own_labels_on_the_page_and_in_the_text(tmp_p
         assert site.ask("/?label=team").status == 422
         # One server alone has them too.
         assert 'team <a href="/?label=team%3Dsearch">search</a>' in site.ask("/?target=chat").text
+
+
+def test_maintenance_is_said_on_every_page_in_text_and_in_json(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot("chat"), healthy("embed"))
+    service.held = {name: Opening("kernel", NOW + 3600) for name in ("chat", "embed")}
+    said = "maintenance until 2026-09-21 15:13:20 UTC (kernel): no new notifications"
+    with a_site(service) as site:
+        held = [each["maintenance"] for each in site.ask("/diagnose").json["targets"]]
+        assert held == [{"name": "kernel", "until": "2026-09-21T15:13:20.000Z"}] * 2
+        for query in ("", "&verbose=true"):
+            assert site.ask(f"/diagnose?format=text{query}").text.count(f"held       {said}") == 2
+        fleet = site.ask("/").text
+        assert f'title="{said}">(maintenance)' in fleet
+        assert "maintenance, no new notifications: embed" in fleet
+        for name in ("chat", "embed"):
+            assert said in site.ask(f"/?target={name}").text
+        service.held = {}
+        assert site.ask("/diagnose").json["targets"][0]["maintenance"] is None
+        assert "maintenance" not in site.ask("/").text + site.ask("/diagnose?format=text").text
 
 
 def test_two_hundred_servers_are_a_page_of_less_than_150_kilobytes(tmp_path: Path) -> None:

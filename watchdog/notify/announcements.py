@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from watchdog.model import Incident, Key, State
+from watchdog.model import SEVERITY_RANK, Incident, Key, State
 from watchdog.notify.alert import Alert, AlertBuilder, severity_rank
 
 _log = logging.getLogger(__name__)
@@ -95,7 +95,8 @@ class Announcements:
 
     An incident is announced when it fires and is worth a page (with `symptoms`, when it fires). From then on its
     alert fires until the incident ends, whoever leads: an explanation found later is no recovery. A severity that
-    rises makes a second alert beside the first, which stays true; one that falls ends the graver alert.
+    rises makes a second alert beside the first, which stays true; one that falls ends the graver alert. What is held
+    waits with all of that which would be a new page; what has been announced goes on, and its end is told.
     """
 
     def __init__(
@@ -125,14 +126,22 @@ class Announcements:
         """All that is known of a target."""
         return self._of_group.get(group, {})
 
-    def observe(self, incidents: Iterable[Incident], wall: float, pageable: Collection[Key]) -> Announced:
-        """Takes in incidents as they stand, and which of them are worth a page.
+    def observe(
+        self,
+        incidents: Iterable[Incident],
+        wall: float,
+        pageable: Collection[Key],
+        held: Collection[Key] = (),
+    ) -> Announced:
+        """Takes in incidents as they stand, which of them are worth a page, and of which nothing new may be said.
 
         An incident that is not among `incidents` is left as it was.
         """
         seen: dict[str, Announcement] = {}
         for incident in incidents:
-            if incident.state is State.FIRING:
+            if incident.state is State.FIRING and incident.key in held and self._would_page(incident):
+                seen |= self._firing_of(incident.key)
+            elif incident.state is State.FIRING:
                 seen |= self._follow(incident, incident.key in pageable, wall)
             else:
                 ended = incident.resolved_at if incident.state is State.RESOLVED else None
@@ -183,6 +192,11 @@ class Announcements:
             # One as grave with other labels is from before a change of the settings.
             followed[each] = other if milder else _ended(other, wall)
         return followed
+
+    def _would_page(self, incident: Incident) -> bool:
+        """Whether nothing as grave has been announced of it."""
+        told = (severity_rank(one.severity) for one in self._firing_of(incident.key).values())
+        return severity_rank(str(incident.severity)) < min(told, default=len(SEVERITY_RANK))
 
     def _end(self, key: Key, wall: float) -> dict[str, Announcement]:
         return {each: _ended(one, wall) for each, one in self._firing_of(key).items()}

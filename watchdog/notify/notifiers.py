@@ -62,17 +62,22 @@ class Notifiers:
             self._builder.know(_of_instance(settings), settings.target_labels)
 
     def observe(
-        self, incidents: Iterable[Incident], at: float, wall: float, pageable: Collection[Key]
+        self,
+        incidents: Iterable[Incident],
+        at: float,
+        wall: float,
+        pageable: Collection[Key],
+        held: Collection[Key] = (),
     ) -> None:
         """Takes in incidents as they stand and which of them are worth a page, and queues what is due.
 
         Call it at every step, also with no incidents; those not passed are left as they were. `at` is monotonic,
-        `wall` unix seconds.
+        `wall` unix seconds. Of those in `held` nothing new is said: their targets are in maintenance.
         """
         if not (self._alertmanagers.has_receivers or self._webhooks.has_receivers):
             return
         with self._lock:
-            announced = self._announcements.observe(incidents, wall, pageable)
+            announced = self._announcements.observe(incidents, wall, pageable, held)
             self._alertmanagers.observe(announced, at, wall)
             self._webhooks.observe(announced, at, wall)
             if at - self._swept_at >= SWEEP_SECONDS:

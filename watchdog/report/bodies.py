@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import (
@@ -28,6 +29,7 @@ from watchdog.model import (
     Transition,
     Verdict,
 )
+from watchdog.notify.maintenance import Opening
 from watchdog.notify.receiver import Answer, Received
 from watchdog.rule.rule import Rule
 from watchdog.text import EARLIEST_WALL, LATEST_WALL, timestamp
@@ -37,6 +39,7 @@ WORST_FIRST = (
     *(Verdict.STARTING, Verdict.IDLE, Verdict.HEALTHY),
 )
 RFC3339 = "RFC 3339, UTC"
+NO_MAINTENANCE: Mapping[str, Opening] = MappingProxyType({})
 
 
 class Body(BaseModel):
@@ -167,6 +170,13 @@ class FailureBody(Body):
     detail: str = Field(description="The reason in a sentence.")
 
 
+class MaintenanceBody(Body):
+    """A time in which nobody is told of anything new."""
+
+    name: str = Field(description="What is done, as the settings say; empty where they do not.")
+    until: str | None = Field(description=f"When notifications go on ({RFC3339}).")
+
+
 class TargetBody(Body):
     """One server: what is wrong, why, and what to do."""
 
@@ -178,6 +188,9 @@ class TargetBody(Body):
         description="One word for it: healthy is proven, idle and unsettled are not; recovering has cleared and closes."
     )
     why: str = Field(description="What stands behind the verdict where no cause leads; empty for nothing.")
+    maintenance: MaintenanceBody | None = Field(
+        default=None, description="The window of maintenance that holds its notifications now; null for none."
+    )
     scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
     failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
     vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
@@ -402,10 +415,15 @@ def diagnosis_body(
     fleet: Sequence[Incident],
     wall: float,
     make: Callable[[Target, Snapshot | None, float], TargetBody] | None = None,
+    maintenance: Mapping[str, Opening] = NO_MAINTENANCE,
 ) -> DiagnosisBody:
-    """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one."""
+    """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one.
+
+    `maintenance` is the window that each target is in, by name.
+    """
     make = make or target_body
     bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
+    bodies = [_held(body, maintenance[body.name]) if body.name in maintenance else body for body in bodies]
     verdicts = [*(body.verdict for body in bodies), *fleet_verdicts(fleet)]
     return DiagnosisBody(
         generated_at=time_text(wall),
@@ -514,6 +532,11 @@ def transition_body(transition: Transition) -> TransitionBody:
 def rule_body(rule: Rule) -> RuleBody:
     """One rule as it is used now, overrides included."""
     return RuleBody.model_validate(rule)
+
+
+def _held(body: TargetBody, opening: Opening) -> TargetBody:
+    held = MaintenanceBody(name=opening.name, until=time_text(opening.until))
+    return body.model_copy(update={"maintenance": held})
 
 
 def _unread(target: Target) -> TargetBody:

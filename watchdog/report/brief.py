@@ -16,6 +16,7 @@ from watchdog.report.text import (
     ended_text,
     fleet_by_urgency,
     headline,
+    maintenance_text,
     proof_text,
     row,
     since_text,
@@ -74,15 +75,16 @@ def _fleet_lines(incident: IncidentBody, now: str | None, width: int) -> Iterabl
 
 def _server_lines(body: TargetBody, now: str | None, seen: Seen, place: int, width: int) -> Iterable[str]:
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
+    held = row("held", maintenance_text(body), width)
     if lead is None and body.verdict not in {Verdict.HEALTHY, Verdict.STARTING} and not body.failure:
-        return [headline(body, None), *_open_lines(body, width)]
+        return [headline(body, None), *held, *_open_lines(body, width)]
     if lead is None:
         known = glance(body)
         first = headline(body, None)
-        return [f"{first}; {known}" if known else first, *_ended_lines(body, width)]
+        return [f"{first}; {known}" if known else first, *held, *_ended_lines(body, width)]
     if place >= MOST_IN_FULL:
-        return [headline(body, lead)]
-    return [headline(body, lead), *_lead_lines(body, lead, now, seen, width)]
+        return [headline(body, lead), *held]
+    return [headline(body, lead), *held, *_lead_lines(body, lead, now, seen, width)]
 
 
 def _open_lines(body: TargetBody, width: int) -> Iterator[str]:

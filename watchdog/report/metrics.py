@@ -58,6 +58,8 @@ class Figures:
     """Whether incidents are kept on disk; None where no state directory is set."""
     external_url: str = ""
     """Where people reach us; empty where that is not known."""
+    in_maintenance: frozenset[str] = frozenset()
+    """The targets whose notifications are held."""
     canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How often each outcome of the canary came, by target name."""
     looks: Sequence[Looks] = ()
@@ -114,6 +116,10 @@ class WatchdogCollector(Collector):
         yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
         yield from _discovery(figures.looks)
+        held = _Gauge("target_maintenance", "1 while notifications of the target are held.", ("target",))
+        for target in read:
+            held.add((target.name,), target.name in figures.in_maintenance)
+        yield held.family
         yield from _notifications(figures.notifications)
         unread = _Counter("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
         unread.add((), figures.alerts_unread)

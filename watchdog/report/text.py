@@ -93,6 +93,7 @@ def target_text(
     lead = next((each for each in body.incidents if each.key == body.lead_key), None)
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
     lines = [headline(body, lead, starting.get(body.name, TOO_SHORT))]
+    lines += row("held", maintenance_text(body), width)
     if body.failure:
         why = failure_text(body.failure.reason, body.failure.detail)
         lines += row("scrape", f"{body.url} failed: {why}", width)
@@ -116,6 +117,15 @@ def target_text(
     has_flags = lead is not None and any(remedy.flag for remedy in lead.remedies)
     lines += row("hints", _hint_text(body.hints, has_flags), width)
     return "\n".join(lines) + "\n"
+
+
+def maintenance_text(body: TargetBody) -> str:
+    """That notifications are held, and until when; empty where they are not."""
+    held = body.maintenance
+    if held is None:
+        return ""
+    until = f" until {since_text(held.until, None)}" if held.until else ""
+    return f"maintenance{until}{f' ({held.name})' if held.name else ''}: no new notifications"
 
 
 def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:

@@ -17,6 +17,7 @@ from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
 from watchdog.model import Incident, Key, Snapshot, Subject, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
+from watchdog.notify.maintenance import Maintenance, Opening
 from watchdog.notify.notifiers import Notifiers
 from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.probe.canary import Canary
@@ -71,6 +72,7 @@ class Service:
         self._settings = settings = settings.with_targets(self._discovery.targets(settings.targets))
         self._notifiers = Notifiers(settings, self._ledger)
         self._receiver = self._receiver_of(settings)
+        self._maintenance = Maintenance(settings.maintenance)
         self._days = {name: Day.read(text) for name, text in self._kept(DayOf.VERDICTS).items()}
         self._readings_of_day = {
             name: DayReadings.read(text) for name, text in self._kept(DayOf.READINGS).items()
@@ -161,6 +163,11 @@ class Service:
         """What is wrong among the targets that serve one model."""
         return self._fleet.incidents
 
+    def maintenance(self, wall: float) -> Mapping[str, Opening]:
+        """The window of maintenance that each target is in at that unix second; those that are in none are left out."""
+        pairs = ((name, self._maintenance.opening(name, wall)) for name in self._watches)
+        return {name: opening for name, opening in pairs if opening is not None}
+
     def cycle_alive(self) -> bool:
         """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
         watches = self._all()
@@ -189,6 +196,7 @@ class Service:
             alerts_unread=self._receiver.unread,
             external_url=self._settings.web.external_url or "",
             looks=self._discovery.looks,
+            in_maintenance=frozenset(self.maintenance(time.time())),
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
@@ -280,6 +288,7 @@ class Service:
         same_rules = rules.digest == self._rules.digest and settings.rules == old.rules
         self._rules = rules
         self._rule_files = RuleFiles(settings.rules)
+        self._maintenance = Maintenance(settings.maintenance)
         self._change_targets(old, settings)
         if not same_rules:
             for watch in self._all():
@@ -409,7 +418,25 @@ class Service:
         if self._store is not None:
             self._store.record(standing.transitions)
             self._store.checkpoint(standing.incidents, step.wall, step.at, [target])
-        self._notifiers.observe(standing.with_ended, step.at, step.wall, standing.pageable)
+        held = self._held(standing.with_ended, step.wall)
+        self._notifiers.observe(standing.with_ended, step.at, step.wall, standing.pageable, held)
+
+    def _held(self, incidents: Collection[Incident], wall: float) -> Collection[Key]:
+        """What nobody is to be paged for now; of a fleet's model where any of its servers is in maintenance."""
+        if not (incidents and self._maintenance.is_planned):
+            return ()
+        return {each.key for each in incidents if self._is_held(each.key, wall)}
+
+    def _is_held(self, key: Key, wall: float) -> bool:
+        if key.target != FLEET:
+            return self._maintenance.opening(key.target, wall) is not None
+        snapshots = self.snapshots()
+        return any(
+            readings.subject.model_name == key.model_name
+            for name in self.maintenance(wall)
+            if name in snapshots
+            for readings in snapshots[name].readings
+        )
 
     def _take_up(self) -> None:
         """Goes on with the incidents of the process before this one; those of nothing known end here."""

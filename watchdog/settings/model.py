@@ -4,6 +4,7 @@ import math
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -37,9 +38,11 @@ from watchdog.http.url import (
 from watchdog.model import Severity, Target
 from watchdog.schema import Duration
 from watchdog.settings.discovery import DiscoverySettings
+from watchdog.settings.maintenance import MaintenanceSettings
 from watchdog.settings.section import Count, Credentials, LabelName, Line, Number, Seconds, Section, Url
 from watchdog.settings.sources import CommandLine, Environment, File, Layers
 from watchdog.settings.target import TargetSettings
+from watchdog.text import nearest
 
 _PLACES = re.compile(r"\{([^{}]*)\}")
 _DASHBOARD_PLACES = frozenset({"target", "model_name", "engine"})
@@ -317,6 +320,9 @@ class Settings(BaseSettings):
     webhooks: list[WebhookSettings] = Field(
         default_factory=list, description="URLs that get Alertmanager's webhook JSON."
     )
+    maintenance: list[MaintenanceSettings] = Field(
+        default_factory=list, description="Times in which notifications are held."
+    )
     receiver: ReceiverSettings = Field(
         default_factory=ReceiverSettings, description="Alerts that others raised."
     )
@@ -479,7 +485,17 @@ def _risks(settings: Settings) -> list[str]:
         for each in settings.discovery.all
         if each.target.insecure_skip_verify
     ]
-    return [*risks, *_collisions(settings)]
+    return [*risks, *_collisions(settings), *_idle_windows(settings)]
+
+
+def _idle_windows(settings: Settings) -> Iterator[str]:
+    """Maintenance that names no target that is configured: a slip, or one that is gone."""
+    names = [one.name for one in settings.targets]
+    for index, window in enumerate(settings.maintenance):
+        for pattern in window.targets:
+            if names and not settings.discovery.all and not any(fnmatchcase(name, pattern) for name in names):
+                hint = nearest(pattern, names)
+                yield f"maintenance[{index}]: no target is called {pattern}{f' ({hint})' if hint else ''}"
 
 
 def _collisions(settings: Settings) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -50,6 +51,9 @@ targets:
 discovery:
   file_sd:
     - files: [/etc/prometheus/vllm/*.yaml]
+maintenance:
+  - {name: kernel, targets: ["chat*"], from: 2026-12-05T22:00, to: 2026-12-06T02:00, zone: Europe/Berlin}
+  - {targets: ["batch-*"], days: [saturday, sunday], hours: 22:00-06:00}
 alertmanager:
   urls: [http://alertmanager-0:9093, http://alertmanager-1:9093]
 state:
@@ -118,7 +122,14 @@ def _type(annotation: Any) -> str:
         return ", ".join(f"`{value}`" for value in get_args(kind))
     if issubclass(kind, StrEnum):
         return ", ".join(f"`{value}`" for value in kind)
-    words = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
+    words = {
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true or false",
+        Path: "path",
+        datetime: "date and time",
+    }
     return words.get(kind, "secret" if kind is SecretStr else kind.__name__)
 
 

@@ -221,7 +221,8 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     fleet = state.fleet_incidents()
     if name is not None:
         targets, fleet = [_named(targets, name)], []
-    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body)
+    maintenance = state.maintenance(wall)
+    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body, maintenance)
 
 
 def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memory:

@@ -72,6 +72,7 @@ _TEMPLATES.filters |= {
     "beside": text.beside,
     "standing": text.standing_text,
     "state": text.state_text,
+    "maintenance": text.maintenance_text,
     "proof": text.proof_text,
     "ended": text.ended,
     "urgency": text.by_urgency,

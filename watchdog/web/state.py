@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 
 from watchdog.model import Incident, Snapshot, State, Subject, Target, Transition
+from watchdog.notify.maintenance import Opening
 from watchdog.notify.receiver import Answer, Received
 from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
@@ -91,6 +92,10 @@ class ServiceState(Protocol):
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""
+        ...
+
+    def maintenance(self, wall: float) -> Mapping[str, Opening]:
+        """The window of maintenance that each target is in at that unix second; those that are in none are left out."""
         ...
 
     def cycle_alive(self) -> bool:
