@@ -308,12 +308,12 @@ def test_the_text_keeps_a_value_with_its_name_and_says_where_to_read_more(tmp_pa
     assert "".join(lines).count(" (0.98)") == 9
     assert "  runbook    vllm-watchdog rules show kv-pool-exhausted" in lines
     assert "             Flag changes need a vLLM restart." in lines
-    assert any(line.startswith("  hints      Give vllm_args. 1 more: `hints`") for line in lines)
+    assert any(line.startswith("  hints      Give vllm_args. 1 more: `vllm-watchdog") for line in lines)
     bare = replace(one, remedies=(replace(one.remedies[0], flag=None, value=None),))
     service = a_service(tmp_path, snapshot(incidents=(bare,), hints=("Give vllm_args.", "Give gpu.")))
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
     assert "Flags count" not in text
-    assert "  hints      2 settings would sharpen this: `hints`" in text
+    assert "  hints      2 settings would sharpen this: `vllm-watchdog hints`" in text
 
 
 def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ def test_the_short_text_is_a_line_a_healthy_server_and_eight_for_a_cause(site: S
     assert well[0] == "HEALTHY  embed-0: nothing is firing; waiting 0, KV 4%, TTFT p95 80 ms"
     assert len(well) == 17
     assert "4th time in 24 h" in site.ask("/?target=chat").text
+    assert '<span class="wide soft">4th time in 24 h</span>' in site.ask("/").text
     assert max(map(len, lines)) <= 100
 
 

@@ -67,7 +67,9 @@ def serve(
 def _say_where(address: str, _service: Service) -> None:
     """Tells a person at a terminal where to look; a log is for programs."""
     if sys.stdout.isatty():
-        say(f"Open {address}/ in a browser, or ask: curl '{address}/diagnose?format=text'. Ctrl-C ends it.")
+        say(
+            f"Open {address}/ in a browser, or ask:\n\n  curl '{address}/diagnose?format=text'\n\nCtrl-C ends it."
+        )
 
 
 def serve_until_told(

@@ -423,7 +423,7 @@ def _hint_text(hints: list[str], first: bool) -> str:
     """Prints the first hint in full when a remedy changes a flag (`first`), else only how many there are."""
     if not hints:
         return ""
-    where = "`hints` in the JSON"
+    where = "`vllm-watchdog hints`"
     if first:
         return hints[0] + (f" {len(hints) - 1} more: {where}" if len(hints) > 1 else "")
     return f"{len(hints)} settings would sharpen this: {where}"

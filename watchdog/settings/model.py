@@ -274,7 +274,7 @@ class ReceiverSettings(Section):
 
 
 class StateSettings(Section):
-    """What survives a restart: incidents, what was sent, and what was learnt of each server."""
+    """What survives a restart: incidents, what was sent, what was learnt of each server, and a day of its readings."""
 
     directory: Path | None = Field(
         default=None, description="Folder for the database; without it nothing is kept."

@@ -233,7 +233,7 @@ def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memor
         courses=state.courses(),
         verdicts={name: day.verdicts(wall) for name, day in state.days().items()},
         readings=state.day_readings(),
-        recurrences=recurrences(state, body, wall) if alone is not None else {},
+        recurrences=recurrences(state, body, wall),
         signals={wanted[0].target: state.hindsight(*wanted)} if wanted is not None else {},
     )
 

@@ -133,6 +133,7 @@ def fleet_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, selection: Se
         "fleet.html",
         diagnosis=shown,
         fleet=fleet(shown.targets, memory.courses),
+        recurrences=memory.recurrences,
         choices=choices(diagnosis.targets),
         strips={name: strip(verdicts) for name, verdicts in memory.verdicts.items()},
         total=len(shown.targets),
