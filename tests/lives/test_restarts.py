@@ -1,11 +1,14 @@
 """What fires outlives the process that found it: killed and started again at any step, it is the same incident."""
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from tests.lives.test_recordings import FILES
 from tests.pages import failed, scrape
 from tests.watching import diagnosis, shipped_rules, watch
+from watchdog.clock import Uptime
 from watchdog.diagnosis.incidents import IncidentBook
 from watchdog.diagnosis.inherited import Inherited
 from watchdog.facts import host_memory, inflight, reachability, restarts, watching
@@ -36,14 +40,40 @@ from watchdog.model import (
     Transition,
     Truth,
 )
+from watchdog.notify.alert import AlertBuilder
+from watchdog.notify.announcements import LEDGER, Announced, Announcements
 from watchdog.rule.rule import Expectation, Rule, RuleTest, evaluate
 from watchdog.scrape.recording import read, thin
 from watchdog.signals.catalogue import compared_signal
 from watchdog.state.store import FILE_NAME, Store
 
 INTERVAL_SECONDS = 5.0
-# How long nobody watches, and by how much the clock of the new process is off.
-LIVES = [(0.0, 0.0), (60.0, 0.0), (600.0, 0.0)]
+DAY = 86_400.0
+# The machine's uptime when the first life ends.
+DIED = Uptime(1, 5000.0)
+
+
+class Break(NamedTuple):
+    """Between two lives: how long nobody watches, by how much the clock of the second is off, and whether it booted."""
+
+    absent_seconds: float
+    off_seconds: float = 0.0
+    booted: bool = False
+
+    def __str__(self) -> str:
+        clock = f" {self.off_seconds:+.0f}s" if self.off_seconds else ""
+        return f"{self.absent_seconds:.0f}s{clock}{' boot' if self.booted else ''}"
+
+    @property
+    def uptime(self) -> Uptime:
+        """That of the machine when the second life begins."""
+        return Uptime(2, 30.0) if self.booted else Uptime(1, DIED.seconds + self.absent_seconds)
+
+
+BREAKS = [
+    *(Break(absent, off) for absent in (0.0, 60.0, 600.0) for off in (0.0, DAY, -DAY)),
+    *(Break(60.0, off, booted=True) for off in (0.0, DAY, -DAY)),
+]
 
 # Pages that go on as they are for as long as somebody looks.
 
@@ -83,23 +113,19 @@ LASTING: dict[str, tuple[str, Callable[[float], Scrape]]] = {
 }
 
 
-def lives(
-    told: Sequence[Incident], at: float, directory: Path, absent: float, off: float
-) -> tuple[Incident, ...]:
+def lives(told: Sequence[Incident], at: float, directory: Path, between: Break) -> tuple[Incident, ...]:
     """What the process after the one that said this takes up from the state directory."""
-    with closing(Store(directory / FILE_NAME)) as store:
+    with closing(Store(directory / FILE_NAME, uptime=lambda: DIED)) as store:
         store.open(at)
         store.record(Transition(each, State.PENDING, at) for each in told if each.state is State.FIRING)
         store.checkpoint(told, at, at)
-    with closing(Store(directory / FILE_NAME)) as store:
-        return store.open(at + absent + off).incidents
+    with closing(Store(directory / FILE_NAME, uptime=lambda: between.uptime)) as store:
+        return store.open(at + between.absent_seconds + between.off_seconds).incidents
 
 
-@pytest.mark.parametrize(("absent", "off"), LIVES)
+@pytest.mark.parametrize("between", [*BREAKS[::3], BREAKS[4], BREAKS[-1]], ids=str)
 @pytest.mark.parametrize("name", LASTING)
-def test_what_lasts_through_a_restart_is_one_incident(
-    name: str, absent: float, off: float, tmp_path: Path
-) -> None:
+def test_what_lasts_through_a_restart_is_one_incident(name: str, between: Break, tmp_path: Path) -> None:
     rule, page_at = LASTING[name]
     one = diagnosis()
     for at in range(0, 60, 5):
@@ -108,10 +134,11 @@ def test_what_lasts_through_a_restart_is_one_incident(
     for at in range(60, int(died_at) + 1, 5):
         before = one.observe(page_at(float(at)))
     [fired] = [each for each in before.firing if each.key.rule == rule]
-    two, began = diagnosis(), died_at + absent
-    two.restore(lives(before.incidents, died_at, tmp_path, absent, off), began)
+    two, began = diagnosis(), died_at + between.absent_seconds
+    two.restore(lives(before.incidents, died_at, tmp_path, between), began)
     for step in range(80):
-        after = two.observe(page_at(began + 5 * step))
+        page = page_at(began + 5 * step)
+        after = two.observe(replace(page, wall=page.wall + between.off_seconds))
         assert after.transitions == ()
         [same] = [each for each in after.firing if each.key == fired.key]
         assert (same.firing_since, same.pending_since) == (fired.firing_since, fired.pending_since)
@@ -400,3 +427,94 @@ def test_a_no_of_a_part_of_a_window_is_no_end() -> None:
     assert inherited.settled([no], shipped_rules(), NOW_SECONDS - 1)[0].truth is Truth.UNKNOWN
     assert inherited.settled([no], shipped_rules(), NOW_SECONDS)[0].truth is Truth.NO
     assert inherited.settled([no], shipped_rules(), 0.0)[0].truth is Truth.NO
+
+
+# All shipped rules at once: what they told is in the state directory, and what the pager heard of it.
+
+EVERY_RULE = [
+    (rule, next(each for each in rule.tests if each.expect is Expectation.FIRES))
+    for rule in shipped_rules().rules
+]
+SUBJECTS = {
+    Scope.ENGINE: Subject("t", "m", "0"),
+    Scope.TARGET: Subject("t"),
+    Scope.FLEET: Subject("*", "m"),
+}
+
+
+def of_every_rule(truth: Truth) -> list[Finding]:
+    return [finding(rule, SUBJECTS[rule.scope], truth, test.signals) for rule, test in EVERY_RULE]
+
+
+class Life:
+    """A book of incidents, and what is kept and announced of it, as the service does with each step."""
+
+    def __init__(self, path: Path, wall: float, up: Uptime) -> None:
+        self.store = Store(path, uptime=lambda: up)
+        self.restored = self.store.open(wall)
+        self.book = IncidentBook(shipped_rules())
+        self.announcements = Announcements(AlertBuilder({}, ""), False, self.store.ledger(LEDGER))
+
+    def step(self, truth: Truth, at: float, wall: float, *, killed_after: str = "") -> Announced | None:
+        """One step, or as much of it as is done when the process is killed."""
+        standing = self.book.update(of_every_rule(truth), at, wall)
+        self.store.record(standing.transitions)
+        if killed_after == "the record":
+            return None
+        self.store.checkpoint(standing.incidents, wall, at, ["t", "*"])
+        if killed_after == "the checkpoint":
+            return None
+        return self.announcements.observe(
+            standing.with_ended, wall, {each.key for each in standing.incidents}
+        )
+
+
+KILLED_AFTER = ["the record", "the checkpoint", "the announcement"]
+WALL = 1.7e9
+
+
+@cache
+def ended_life(killed_after: str) -> tuple[bytes, Mapping[Key, float | None], frozenset[str]]:
+    """The file that a life leaves in which each shipped rule fires, the starts in it, and what the pager heard of."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / FILE_NAME
+        life, at = Life(path, WALL, DIED), 0.0
+        told: set[str] = set()
+        starts: dict[Key, float | None] = {}
+        while len(starts) < len(EVERY_RULE):
+            at += 30
+            assert at < 7200, {rule.id for rule, _ in EVERY_RULE} - {key.rule for key in starts}
+            announced = life.step(Truth.YES, at, WALL + at)
+            told |= set(announced.seen) if announced else set()
+            found = life.store.query(state=State.FIRING, limit=1000)
+            starts = {each.key: each.firing_since for each in found}
+        life.step(Truth.YES, at + 30, WALL + at + 30, killed_after=killed_after)
+        # As a kill leaves it, but for what lies in the log beside the file.
+        life.store._database.close()
+        return path.read_bytes(), starts, frozenset(told)
+
+
+@pytest.mark.parametrize("killed_after", KILLED_AFTER)
+@pytest.mark.parametrize("between", BREAKS, ids=str)
+def test_whatever_fires_is_the_same_alert_in_the_next_life(
+    between: Break, killed_after: str, tmp_path: Path
+) -> None:
+    file, starts, told = ended_life(killed_after)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(file)
+    with closing(sqlite3.connect(path)) as read_only:
+        [[last_seen]] = read_only.execute("SELECT value FROM moments WHERE name = 'last_seen'")
+    began = last_seen + between.absent_seconds + between.off_seconds
+    life = Life(path, began, between.uptime)
+    assert {each.key: each.firing_since for each in life.restored.incidents} == starts
+    life.book.restore(life.restored.incidents, 9e5)
+    for second in (0, 5, 60, 300, 600, 660):
+        truth = Truth.UNKNOWN if second < 600 else Truth.YES
+        announced = life.step(truth, 9e5 + second, began + second)
+        assert announced is not None
+        assert announced.news == frozenset()
+        assert set(announced.seen) == told
+        for each in announced.seen.values():
+            assert each.firing
+            assert each.alert.starts_at == starts[each.key]
+    life.store.close()

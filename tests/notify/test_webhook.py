@@ -221,6 +221,24 @@ def test_a_restart_says_nothing_twice_and_forgets_no_end() -> None:
     assert not any("gpu-1" in text for ledger in ledgers.values() for text in ledger.load().values())
 
 
+@pytest.mark.parametrize("off", [86_400.0, -86_400.0])
+def test_a_clock_that_is_a_day_off_after_a_restart_makes_no_reminder_due_and_puts_none_off(
+    off: float,
+) -> None:
+    ledgers = Ledgers()
+    with Inbox() as inbox:
+        with running(sender(inbox.url, ledgers=ledgers)) as webhooks:
+            webhooks.observe([incident()], 0, WALL)
+            inbox.wait_for(1)
+        with running(sender(inbox.url, ledgers=ledgers)) as webhooks:
+            webhooks.observe([incident()], 1000, WALL + 60 + off)
+            webhooks.observe([incident()], 1000 + 14_000, WALL + 14_060 + off)
+            assert webhooks.statistics()[0].queue_length == 0
+            webhooks.observe([incident()], 1000 + 14_400, WALL + 14_460)
+            inbox.wait_for(2)
+    assert len(inbox.posts) == 2
+
+
 def test_a_ledger_that_makes_no_sense_is_told_and_passed_over() -> None:
     ledgers = Ledgers()
     ledgers["announcements"].save({"x": "{", "y": "{}"})

@@ -24,6 +24,8 @@ _GROUPS_AT_MOST = 10_000
 # A refused message is tried again at this pace: a route that is missing now may be there after a roll-out.
 _REFUSED_PAUSE_SECONDS = 300.0
 _ENDED_KEPT_SECONDS = 86_400.0
+# What fires is not taken up after a longer absence: a last message older than that and a reminder is by another clock.
+_LONGEST_ABSENCE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,11 @@ class WebhookSender:
 
 @dataclass(frozen=True, slots=True)
 class _Delivered:
-    """What was last delivered of a target: what fired, and when; `at` is None from a run before."""
+    """What was last delivered of a target: what fired, and when (steady and unix seconds)."""
 
     alerts: Mapping[str, Alert]
     wall: float
-    at: float | None
-
-    def age_seconds(self, at: float, wall: float) -> float:
-        return at - self.at if self.at is not None else wall - self.wall
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +185,13 @@ class _Receiver:
         self._announcements = announcements
         self._lock = lock
         self._ledger = ledger
-        self._delivered = _deliveries_in(ledger)
+        # Of a run before: when they were delivered by our steady clock is known with the first look.
+        self._inherited = _deliveries_in(ledger)
+        self._delivered: dict[str, _Delivered] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._now = _Moment()
         # At first at all of them: what a run before left unsaid is said now.
-        self._unseen = {*announcements.groups, *self._delivered}
+        self._unseen = {*announcements.groups, *self._inherited}
         self._agenda = _Agenda()
         self._poster = Poster(settings.endpoint_at(settings.url), status_is_enough=True)
         self.outbox: Outbox[None] = Outbox(
@@ -210,6 +211,7 @@ class _Receiver:
     def review(self, changed: Collection[str], at: float, wall: float) -> None:
         """Queues each target of which there is something to say, among those that changed or whose time has come."""
         self._now = _Moment(at, wall)
+        self._take_up()
         for target in sorted({*changed, *self._unseen, *self._agenda.take(at)}):
             if not self._settings.send_resolved:
                 self._drop_ended(target)
@@ -220,6 +222,16 @@ class _Receiver:
                 self.outbox.put(Parcel(target, None))
             self._plan(target, message)
         self._unseen = set()
+
+    def _take_up(self) -> None:
+        """Goes on with what a run before delivered; a clock that was set since brings no reminder and puts none off."""
+        for target, kept in self._inherited.items():
+            age_seconds = self._now.wall - kept.wall
+            if not 0 <= age_seconds <= self._settings.repeat_interval_seconds + _LONGEST_ABSENCE_SECONDS:
+                age_seconds = 0.0
+            alerts = {each.fingerprint: each for each in kept.alerts}
+            self._delivered[target] = _Delivered(alerts, kept.wall, self._now.at - age_seconds)
+        self._inherited = {}
 
     def _message(self, target: str) -> Message | None:
         """What is to be said of a target now; None where it has heard all."""
@@ -233,8 +245,7 @@ class _Receiver:
         }
         is_new = bool(firing.keys() - delivered.alerts.keys())
         is_over = bool(ended) and self._settings.send_resolved
-        age_seconds = delivered.age_seconds(now.at, now.wall)
-        is_reminder = bool(firing) and age_seconds >= self._settings.repeat_interval_seconds
+        is_reminder = bool(firing) and now.at - delivered.at >= self._settings.repeat_interval_seconds
         if not (is_new or is_over or is_reminder):
             return None
         return Message(target, firing, ended if self._settings.send_resolved else {})
@@ -256,8 +267,7 @@ class _Receiver:
         if (refusal := self._refusals.get(target)) is not None:
             moments.append(refusal.at + self._pause_seconds)
         if (delivered := self._delivered.get(target)) is not None:
-            age_seconds = delivered.age_seconds(now.at, now.wall)
-            moments.append(now.at + self._settings.repeat_interval_seconds - age_seconds)
+            moments.append(delivered.at + self._settings.repeat_interval_seconds)
         if message is not None:
             moments.append(now.at + self._pause_seconds)
         to_come = [moment for moment in moments if moment > now.at]
@@ -350,13 +360,11 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _deliveries_in(ledger: Ledger) -> dict[str, _Delivered]:
+def _deliveries_in(ledger: Ledger) -> dict[str, _Kept]:
     read = {}
     for target, text in ledger.load().items():
         try:
-            kept = _KEPT.validate_json(text)
+            read[target] = _KEPT.validate_json(text)
         except ValueError as error:
             _log.warning("delivered_alerts_unreadable", extra={"target": target, "error": repr(error)})
-            continue
-        read[target] = _Delivered({each.fingerprint: each for each in kept.alerts}, kept.wall, None)
     return read
