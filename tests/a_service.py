@@ -6,8 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from tests.places import RECORDINGS
 from watchdog.diagnosis.readings import READINGS
 from watchdog.diagnosis.target import TargetDiagnosis
@@ -35,7 +33,7 @@ from watchdog.notify.receiver import AlertReceiver, Answer, Received
 from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
-from watchdog.report.metrics import Figures, registry
+from watchdog.report.metrics import Figures, Metrics
 from watchdog.rule.rule_set import RuleSet, load
 from watchdog.scrape.recording import read, thin
 from watchdog.settings.model import ReceiverSettings
@@ -293,9 +291,9 @@ class AService:
     own: Figures = field(default_factory=Figures)
 
     @property
-    def registry(self) -> CollectorRegistry:
+    def registry(self) -> Metrics:
         """Our own metrics."""
-        return registry(self, revision="abc123")
+        return Metrics(self, revision="abc123")
 
     def targets(self) -> Sequence[Target]:
         """Every target."""

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
 
-from prometheus_client import generate_latest
-
 from tests.pagers import Pager
 from tests.places import RECORDINGS
 from watchdog.diagnosis.target import TargetDiagnosis
@@ -25,7 +23,7 @@ from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.notify.notifiers import Notifiers
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.report.bodies import diagnosis_body
-from watchdog.report.metrics import Figures, registry
+from watchdog.report.metrics import Figures, Metrics
 from watchdog.report.text import diagnosis_text
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
@@ -75,7 +73,7 @@ class House:
         self._fetcher = stack.enter_context(closing(Fetcher(Endpoint(server.url), FetchLimits())))
         self._diagnoses: dict[str, TargetDiagnosis] = {}
         self._snapshots: dict[str, Snapshot] = {}
-        self._registry = registry(self)
+        self._registry = Metrics(self)
 
     def targets(self) -> list[Target]:
         """The targets of now."""
@@ -113,7 +111,7 @@ class House:
 
     def look(self, wall: float) -> None:
         """What Prometheus and people ask for."""
-        generate_latest(self._registry)
+        self._registry.text()
         body = diagnosis_body(self.targets(), self._snapshots, (), wall)
         body.model_dump_json()
         diagnosis_text(body)

@@ -11,7 +11,7 @@ from watchdog.http import client, get, post
 from watchdog.language import grammar
 from watchdog.notify import alert, alertmanager, receiver
 from watchdog.probe import budget, completion, stream
-from watchdog.report import metrics
+from watchdog.report import families
 from watchdog.rule import file as rule_file
 from watchdog.rule import rule_set
 from watchdog.scrape import exposition, fetch, line_file
@@ -100,7 +100,7 @@ FIXED = {
     "of a receiver's answer that is read": size(post.MAX_ANSWER_BYTES),
     "an alert's label": characters(alert.MAX_LABEL_CHARACTERS),
     "an alert's annotation": characters(alert.MAX_ANNOTATION_CHARACTERS),
-    "a label in our metrics": characters(metrics.MAX_LABEL_CHARACTERS),
+    "a label in our metrics": characters(families.MAX_LABEL_CHARACTERS),
     "a value in a log line": characters(MOST_CHARACTERS),
     "requests of one `probe`, by default": f"{budget.MOST_REQUESTS}",
     "tokens of one `probe`, prompts and output": f"{budget.MOST_TOKENS:,}",

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Snapshot, Target
 from watchdog.notify.outbox import Statistics
-from watchdog.report.metrics import Figures, registry
+from watchdog.report.metrics import Figures, Metrics
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.recording import read, thin
@@ -72,7 +72,7 @@ def samples(recordings: Mapping[str, Path]) -> Iterator[str]:
     targets = {name: Target(name, f"http://{name}:8000/metrics") for name in recordings}
     replayed = Replayed(rules, {name: TargetDiagnosis(target, rules) for name, target in targets.items()})
     pages = {name: list(thin(read(path)[1], INTERVAL_SECONDS)) for name, path in recordings.items()}
-    ours = registry(replayed)
+    ours = Metrics(replayed)
     for step in range(max(map(len, pages.values()))):
         at = BEGIN + step * INTERVAL_SECONDS
         for name, scrapes in pages.items():

@@ -190,4 +190,7 @@ def test_a_finding_that_cannot_be_judged_is_grey(dashboards: dict[str, dict[str,
     assert colours == {"-1": "#8e8e8e", "0": "transparent", "1": "red"}
     stood, _ = filled_in(query, {**SERVER, "target": "full"}, 60).split(" and on (rule) ")
     # V0 shows no inputs of several kinds: rules about them are blind, whatever else fires.
-    assert {value for each in past.range(stood) for _, value in each["values"]} == {"-1", "0", "1"}
+    assert {value for each in past.range(stood) for _, value in each["values"]} == {"-1", "1"}
+    # Nothing is left of the first minute but that it was: what fired in it and does so no more is 0.
+    over = stood.replace("[60s]", "[600s]").replace("== 1", "== 1 < 0")
+    assert {value for each in past.range(over) for _, value in each["values"]} == {"-1", "0"}

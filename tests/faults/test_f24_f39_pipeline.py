@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
 from tests.a_service import AService
 from tests.pages import LABELS, failed, histogram, page, scrape
@@ -14,7 +13,7 @@ from tests.watching import diagnosis, firing, shipped_rules, watch
 from watchdog.history.layout import MOST_ENGINES
 from watchdog.model import Snapshot, State
 from watchdog.report.bodies import diagnosis_body
-from watchdog.report.metrics import registry
+from watchdog.report.metrics import Metrics
 from watchdog.report.text import diagnosis_text
 
 BOUNDS = (0.1, 1.0, 10.0, inf)
@@ -50,7 +49,7 @@ def told(snapshot: Snapshot) -> Any:
 
 def metrics_of(snapshot: Snapshot) -> str:
     service = AService(shipped_rules(), (snapshot.target,), {snapshot.target.name: snapshot})
-    return generate_latest(registry(service)).decode()
+    return Metrics(service).text().decode()
 
 
 @pytest.mark.parametrize(

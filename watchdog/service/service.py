@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from watchdog import logs
 from watchdog.clock import steady_seconds, uptime
 from watchdog.diagnosis.fleet import FLEET
@@ -25,7 +23,7 @@ from watchdog.probe.completion import CompletionProbe
 from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
-from watchdog.report.metrics import Figures, registry
+from watchdog.report.metrics import Figures, Metrics
 from watchdog.rule.in_force import RuleFiles, load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.fetch import Fetcher, FetchLimits
@@ -88,7 +86,7 @@ class Service:
         self._last_fault = ""
         self._has_started = False
         self._started_at = steady_seconds()
-        self._registry = registry(self)
+        self._registry = Metrics(self)
         for index, entry in enumerate(settings.targets):
             self._watches[entry.name] = self._begin(entry, share_of(index, len(settings.targets)))
         self._begun = True
@@ -106,7 +104,7 @@ class Service:
         return self._rules
 
     @property
-    def registry(self) -> CollectorRegistry:
+    def registry(self) -> Metrics:
         """Our own metrics."""
         return self._registry
 

@@ -14,7 +14,6 @@ from fastapi import FastAPI, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
-from prometheus_client import generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -481,7 +480,7 @@ def _not_ready(state: ServiceState) -> Iterator[str]:
 def _add_metrics(app: FastAPI, state: ServiceState) -> None:
     @app.get("/metrics", response_class=PlainTextResponse, summary="Our own metrics", tags=["metrics"])
     def metrics() -> Response:
-        return Response(generate_latest(state.registry), media_type=METRICS_TYPE)
+        return Response(state.registry.text(), media_type=METRICS_TYPE)
 
 
 def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry
-
 from watchdog.model import Incident, Snapshot, State, Subject, Target, Transition
 from watchdog.notify.maintenance import Opening
 from watchdog.notify.receiver import Answer, Received
 from watchdog.report.course import Course, Line
 from watchdog.report.day import Day
 from watchdog.report.day_readings import DayReadings
+from watchdog.report.metrics import Metrics
 from watchdog.rule.rule_set import RuleSet
 
 
@@ -52,7 +51,7 @@ class ServiceState(Protocol):
         ...
 
     @property
-    def registry(self) -> CollectorRegistry:
+    def registry(self) -> Metrics:
         """Our own metrics."""
         ...
 
