@@ -126,10 +126,10 @@ class WatchdogCollector(Collector):
         yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
         yield from _discovery(figures.looks)
-        held = _Gauge("target_maintenance", "1 while notifications of the target are held.", ("target",))
+        held = Gauge("target_maintenance", "1 while notifications of the target are held.", ("target",))
         for target in read:
             held.add((target.name,), target.name in figures.in_maintenance)
-        yield held.family
+        yield held
         yield from _notifications(figures.notifications)
         unread = Total("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
         unread.add((), figures.alerts_unread)
