@@ -94,5 +94,8 @@ def test_a_strip_is_coloured_by_verdict_and_says_it_in_words() -> None:
     for slot, verdict in enumerate((Verdict.HEALTHY, Verdict.HEALTHY, Verdict.CRITICAL)):
         day.note(verdict, NOW - 1200 + 600 * slot)
     root = ET.fromstring(strip(day.verdicts(NOW)))
-    assert [(each.get("class"), each.get("width")) for each in root] == [("healthy", "2"), ("critical", "1")]
+    assert [(each.get("class"), each.get("d")) for each in root] == [
+        ("healthy", "M141 0h2v1h-2"),
+        ("critical", "M143 0h1v1h-1"),
+    ]
     assert root.get("aria-label") == "last 24 hours: critical 10m, healthy 20m, not known 23h 30m"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from watchdog.model import Key, Severity, Snapshot, State, Transition, Verdict
 from watchdog.notify.maintenance import Opening
 from watchdog.report.brief import ordinal
 from watchdog.report.course import Course
+from watchdog.report.day import SLOT_SECONDS, SLOTS, Day
 
 MODEL = "meta/llama-8b"
 
@@ -105,16 +107,26 @@ def test_maintenance_is_said_on_every_page_in_text_and_in_json(tmp_path: Path) -
 
 
 def test_two_hundred_servers_are_a_page_of_less_than_150_kilobytes(tmp_path: Path) -> None:
+    """At their worst: each with a day of another verdict each ten minutes, and a cause that comes again and again."""
+    course, day = Course(), Day()
+    for at in range(150):
+        course.note(snapshot(at=5.0 * at, wall=NOW - 750 + 5.0 * at))
+    for slot, verdict in zip(range(SLOTS), cycle(Verdict), strict=False):
+        day.note(verdict, NOW - SLOT_SECONDS * (SLOTS - 1 - slot))
     for in_need in (6, 200):
-        course = Course()
-        for at in range(150):
-            course.note(snapshot(at=5.0 * at, wall=NOW - 750 + 5.0 * at))
         sick = [labelled(snapshot(f"chat-{number}"), pod=f"chat-{number}") for number in range(in_need)]
         calm = [labelled(healthy(f"embed-{number}"), team="search") for number in range(200 - in_need)]
         service = a_service(tmp_path, *sick, *calm)
         service.went = {each.target.name: course for each in sick}
+        service.of_day = {each.target.name: day for each in (*sick, *calm)}
+        ended = (
+            incident(target=each.target.name, state=State.RESOLVED, resolved_at=NOW - 3600) for each in sick
+        )
+        service.history = History(tuple(Transition(each, State.FIRING, NOW - 3600) for each in ended))
         with a_site(service) as site:
-            assert len(site.ask("/").body) < 150_000
+            html = site.ask("/").body
+            assert html.count(b"2nd time in 24 h") >= 6
+            assert len(html) < 150_000
 
 
 def test_causes_of_the_fleet_come_first_and_pending_ones_not_as_warnings(tmp_path: Path) -> None:

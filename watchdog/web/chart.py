@@ -110,12 +110,15 @@ def stacked(lines: Mapping[str, Line], shown: Callable[[float], str], onset: flo
 
 def strip(verdicts: Sequence[Verdict | None]) -> Markup:
     """The last 24 hours, coloured by verdict; what is not known is the ground."""
-    scale = Scale(0.0, float(len(verdicts)), 1.0, float(len(verdicts)), 12.0)
-    parts, x = [], 0
+    scale = Scale(0.0, float(len(verdicts)), 1.0, float(len(verdicts)), 1.0)
+    # One shape for each verdict: a day of changes on each of many servers is a page that a phone must load.
+    shapes: dict[Verdict, str] = {}
+    x = 0
     for verdict, length in runs(verdicts):
         if verdict is not None:
-            parts.append(f'<rect class="{verdict}" x="{x}" y="0" width="{length}" height="12"/>')
+            shapes[verdict] = f"{shapes.get(verdict, '')}M{x} 0h{length}v1h-{length}"
         x += length
+    parts = [f'<path class="{verdict}" d="{shape}"/>' for verdict, shape in shapes.items()]
     return _svg("strip", scale, day_text(verdicts), parts)
 
 

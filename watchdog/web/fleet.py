@@ -18,7 +18,7 @@ from watchdog.web.chart import sparkline
 CALM = frozenset({Verdict.HEALTHY})
 NEEDY = frozenset({Verdict.CRITICAL, Verdict.DEGRADED, Verdict.UNKNOWN})
 """What wants a person; the other rows are to be seen, no more: an idle server is no trouble, a pending one not yet."""
-MOST_ROWS = 25
+MOST_ROWS = 20
 """More rows than fit on a screen are folded, without pictures: what is wrong with so many is seldom theirs alone."""
 MODEL = "model"
 """The name of the choice among models; labels have their own names."""
