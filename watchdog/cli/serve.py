@@ -110,7 +110,9 @@ def serve_until_told(
                     "note": "nothing is watched: give --target URL, or targets or discovery in the settings"
                 },
             )
-        if settings.web.external_url is None and (settings.alertmanager.urls or settings.webhooks):
+        if settings.web.external_url is None and (
+            settings.alertmanager.urls or settings.webhooks or settings.apprise
+        ):
             log.warning(
                 "no_external_url",
                 extra={

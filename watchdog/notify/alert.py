@@ -26,13 +26,19 @@ _FNV_PRIME = 1099511628211
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is sent of an incident. Times are unix seconds; `ends_at` is None while it fires."""
+    """What is sent of an incident. Times are unix seconds; `ends_at` is None while it fires.
+
+    `title`, `cause` and `step` (what to do first) are for messages to people; empty where a version before made it.
+    """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     starts_at: float
     ends_at: float | None
     generator_url: str
+    title: str = ""
+    cause: str = ""
+    step: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -94,6 +100,9 @@ class AlertBuilder:
             starts_at=since,
             ends_at=None,
             generator_url=incident_url(self._external_url, incident.key),
+            title=incident.title,
+            cause=fitting_annotation(incident.cause),
+            step=fitting_annotation(instruction(incident.remedies[0]) if incident.remedies else ""),
         )
 
     def heartbeat(self, started_at: float) -> Alert:

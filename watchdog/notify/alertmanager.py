@@ -11,7 +11,7 @@ from watchdog.http.post import Answer, Poster
 from watchdog.http.url import redact_url
 from watchdog.notify.alert import Alert, AlertBuilder, compact_json
 from watchdog.notify.announcements import Announced, Announcement
-from watchdog.notify.outbox import Delivery, Outbox, Parcel, Statistics, stop_all
+from watchdog.notify.outbox import LONGEST_PAUSE_SECONDS, Delivery, Outbox, Parcel, Statistics, stop_all
 from watchdog.notify.receiver_clock import ReceiverClock
 from watchdog.settings.model import AlertmanagerEndpoint, AlertmanagerSettings
 from watchdog.text import timestamp
@@ -374,7 +374,7 @@ def _outbox(
         capacity=settings.queue_capacity,
         batch_size=BATCH_SIZE,
         timeout_seconds=settings.timeout_seconds,
-        longest_pause_seconds=horizon_seconds / 2,
+        longest_pause_seconds=min(LONGEST_PAUSE_SECONDS, horizon_seconds / 2),
     )
 
 

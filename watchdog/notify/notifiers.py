@@ -8,6 +8,7 @@ from watchdog.model import Incident, Key
 from watchdog.notify.alert import AlertBuilder
 from watchdog.notify.alertmanager import AlertmanagerSender
 from watchdog.notify.announcements import EARLIER_LEDGERS, LEDGER, Announcements, Ledger, memory_ledger
+from watchdog.notify.apprise import AppriseSender
 from watchdog.notify.outbox import Statistics
 from watchdog.notify.webhook import WebhookSender
 from watchdog.settings.model import Settings
@@ -17,7 +18,7 @@ SWEEP_SECONDS = 60.0
 
 
 class Notifiers:
-    """The Alertmanagers and webhooks of one configuration, and their one book of announcements. For many threads."""
+    """Whom one configuration notifies, and the one book of what is announced. For many threads."""
 
     def __init__(self, settings: Settings, ledgers: Callable[[str], Ledger] = memory_ledger) -> None:
         external_url = settings.web.external_url or ""
@@ -40,6 +41,7 @@ class Notifiers:
         self._webhooks = WebhookSender(
             settings.webhooks, external_url, self._announcements, self._lock, ledgers
         )
+        self._messages = AppriseSender(settings.apprise, self._announcements, self._lock, ledgers)
         self._swept_at = float("-inf")
 
     @staticmethod
@@ -51,6 +53,7 @@ class Notifiers:
             return (
                 settings.alertmanager,
                 settings.webhooks,
+                settings.apprise,
                 settings.longest_interval_seconds,
             )
 
@@ -74,12 +77,14 @@ class Notifiers:
         Call it at every step, also with no incidents; those not passed are left as they were. `at` is monotonic,
         `wall` unix seconds. Of those in `held` nothing new is said: their targets are in maintenance.
         """
-        if not (self._alertmanagers.has_receivers or self._webhooks.has_receivers):
+        senders = (self._alertmanagers, self._webhooks, self._messages)
+        if not any(each.has_receivers for each in senders):
             return
         with self._lock:
             announced = self._announcements.observe(incidents, wall, pageable, held)
             self._alertmanagers.observe(announced, at, wall)
             self._webhooks.observe(announced, at, wall)
+            self._messages.observe(announced, wall)
             if at - self._swept_at >= SWEEP_SECONDS:
                 self._swept_at = at
                 self._sweep(wall)
@@ -91,7 +96,9 @@ class Notifiers:
                 fingerprint
                 for fingerprint, ended in self._announcements.ended.items()
                 if not (
-                    self._alertmanagers.needs(fingerprint) or self._webhooks.needs(fingerprint, ended, wall)
+                    self._alertmanagers.needs(fingerprint)
+                    or self._webhooks.needs(fingerprint, ended, wall)
+                    or self._messages.needs(ended, wall)
                 )
             ]
         )
@@ -100,10 +107,11 @@ class Notifiers:
         """Begins to send."""
         self._alertmanagers.run()
         self._webhooks.run()
+        self._messages.run()
 
     def stop(self, drain_seconds: float) -> None:
         """Flushes all queues in parallel, for at most `drain_seconds`. Does not resolve alerts."""
-        senders = (self._alertmanagers, self._webhooks)
+        senders = (self._alertmanagers, self._webhooks, self._messages)
         threads = [threading.Thread(target=sender.stop, args=(drain_seconds,)) for sender in senders]
         for thread in threads:
             thread.start()
@@ -112,7 +120,7 @@ class Notifiers:
 
     def statistics(self) -> tuple[Statistics, ...]:
         """The counts of each receiver."""
-        return (*self._alertmanagers.statistics(), *self._webhooks.statistics())
+        return (*self._alertmanagers.statistics(), *self._webhooks.statistics(), *self._messages.statistics())
 
 
 def _of_instance(settings: Settings) -> frozenset[str]:

@@ -30,12 +30,13 @@ class Parcel(Generic[Content]):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came of a batch: how many were taken, how many failed, and which to try again after a pause."""
+    """What came of a batch: how many were taken, failed or were given up, and which to try again after a pause."""
 
     sent: int = 0
     errors: int = 0
     again: frozenset[str] = frozenset()
     detail: str = ""
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Outbox(Generic[Content]):
         self._capacity = capacity
         self._batch_size = batch_size
         self._timeout_seconds = timeout_seconds
-        self._longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, longest_pause_seconds)
+        self._longest_pause_seconds = longest_pause_seconds
         self._changed = threading.Condition()
         self._waiting: dict[str, Parcel[Content]] = {}
         self._drain_until: float | None = None
@@ -176,6 +177,7 @@ class Outbox(Generic[Content]):
             self._under_way = False
             self._sent += delivery.sent
             self._errors += delivery.errors
+            self._dropped += delivery.dropped
             self._put_back([parcel for parcel in batch if parcel.identity in delivery.again])
             failing = self._last_error
             self._last_error = delivery.detail if delivery.errors else ""

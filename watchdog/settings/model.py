@@ -37,6 +37,7 @@ from watchdog.http.url import (
 )
 from watchdog.model import Severity, Target
 from watchdog.schema import Duration
+from watchdog.settings.apprise import AppriseSettings, apprise_faults
 from watchdog.settings.discovery import DiscoverySettings
 from watchdog.settings.maintenance import MaintenanceSettings
 from watchdog.settings.section import Count, Credentials, LabelName, Line, Number, Seconds, Section, Url
@@ -320,6 +321,10 @@ class Settings(BaseSettings):
     webhooks: list[WebhookSettings] = Field(
         default_factory=list, description="URLs that get Alertmanager's webhook JSON."
     )
+    apprise: list[AppriseSettings] = Field(
+        default_factory=list,
+        description="Chats, pagers, phones and mailboxes that get messages through Apprise.",
+    )
     maintenance: list[MaintenanceSettings] = Field(
         default_factory=list, description="Times in which notifications are held."
     )
@@ -348,7 +353,7 @@ class Settings(BaseSettings):
         layers = given.get(LAYERS)
         return layers if isinstance(layers, tuple) else (init_settings,)
 
-    @field_validator("targets", "webhooks")
+    @field_validator("targets", "webhooks", "apprise")
     @classmethod
     def _no_two_names(cls, entries: list[Any]) -> list[Any]:
         return _distinct(entries, "name")
@@ -434,6 +439,8 @@ def load(
         faults.extend(layers.fault_texts(Settings, error))
     if check_files:
         faults.extend(layers.unreadable_files(Settings))
+    if check_files and not faults:
+        faults.extend(apprise_faults(settings.apprise))
     if file is not None and file.is_empty and not faults:
         faults.append(f"{path}: the file is empty; to watch nothing, write `targets: []`")
     if faults:

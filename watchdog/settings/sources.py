@@ -330,7 +330,7 @@ def _inside(value: Any, step: str | int) -> bool:
     return isinstance(value, dict) and step in value
 
 
-_SECRET_FILES = frozenset({"bearer_token_file", "password_file"})
+_SECRET_FILES = frozenset({"bearer_token_file", "password_file", "url_file"})
 
 
 def _leaves(value: Any, path: strict_yaml.Path) -> Iterator[tuple[strict_yaml.Path, Any]]:
