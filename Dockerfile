@@ -1,5 +1,5 @@
 # The watchdog's image: `docker build -t vllm-watchdog:1.0.0 .`
-# BASE is any Debian-like image with Python 3.11 or later and its venv module; give it with a digest to pin it.
+# BASE is any Debian-like image with bash, Python 3.11 or later and its venv module; give it with a digest to pin it.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -14,7 +14,7 @@ COPY deploy/image/ deploy/image/
 RUN /build/bin/pip --no-cache-dir --python /opt/vllm-watchdog/bin/python install --require-hashes -r deploy/image/requirements.txt
 COPY . .
 RUN /build/bin/pip --no-cache-dir --python /opt/vllm-watchdog/bin/python install --no-deps . \
-    && install -m 0755 deploy/image/serve-beside /opt/vllm-watchdog/bin/serve-beside
+    && install -m 0755 deploy/image/serve-beside deploy/image/alive /opt/vllm-watchdog/bin/
 
 FROM ${BASE}
 ARG VERSION=1.0.0
@@ -41,6 +41,6 @@ VOLUME /var/lib/vllm-watchdog
 USER 65532:65532
 EXPOSE 9847
 # The service listens on loopback unless WATCHDOG_WEB__HOST says otherwise: the image opens nothing by itself.
-HEALTHCHECK --interval=120s --timeout=5s --start-period=20s --retries=3 CMD ["vllm-watchdog", "health"]
+HEALTHCHECK --interval=120s --timeout=10s --start-period=20s --retries=3 CMD ["alive"]
 ENTRYPOINT ["vllm-watchdog"]
 CMD ["serve"]

@@ -60,7 +60,7 @@ def test_the_image_says_how_it_runs(config: Mapping[str, Any]) -> None:
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["vllm-watchdog"]
     assert config["Cmd"] == ["serve"]
-    assert config["Healthcheck"]["Test"] == ["CMD", "vllm-watchdog", "health"]
+    assert config["Healthcheck"]["Test"] == ["CMD", "alive"]
     assert list(config["Volumes"]) == ["/var/lib/vllm-watchdog"]
     assert list(config["ExposedPorts"]) == ["9847/tcp"]
     assert config["Labels"]["org.opencontainers.image.revision"] == "test"
@@ -143,6 +143,8 @@ def test_the_image_names_the_cause_in_a_replayed_recording(
             assert "kv-pool-exhausted" in named
             health = in_image(config, image_root, state, "vllm-watchdog", "health", *arguments)
             assert subprocess.run(health, check=False, timeout=30).returncode == 0
+            alive = in_image(config, image_root, state, "alive")
+            assert subprocess.run(alive, check=False, timeout=30).returncode == (0 if port == 9847 else 1)
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=30) == 0
         assert subprocess.run(health, check=False, timeout=30).returncode == 1

@@ -69,7 +69,7 @@ def test_the_final_stage_runs_as_a_numbered_user_and_builds_nothing(dockerfile: 
     assert "pip" not in stage
     assert "apt-get" not in stage
     assert re.search(r'^ENTRYPOINT \["vllm-watchdog"\]$', stage, re.MULTILINE)
-    assert re.search(r'^HEALTHCHECK .* CMD \["vllm-watchdog", "health"\]$', stage, re.MULTILINE)
+    assert re.search(r'^HEALTHCHECK .* CMD \["alive"\]$', stage, re.MULTILINE)
     assert re.findall(r"^VOLUME (\S+)$", stage, re.MULTILINE) == ["/var/lib/vllm-watchdog"]
 
 

@@ -52,7 +52,9 @@ def start(root: Path, tmp_path: Path) -> Iterator[Start]:
         process = subprocess.Popen(
             [root / "deploy" / "image" / "serve-beside"],
             env={
-                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "PATH": f"{tmp_path}:{root / 'deploy' / 'image'}:{os.environ['PATH']}",
+                # Nothing listens there, so that the stand-in is asked.
+                "WATCHDOG_WEB__PORT": "1",
                 "RESTART_PAUSE_SECONDS": "0.1",
                 "CHECK_EVERY_SECONDS": "0.2",
             },
