@@ -409,6 +409,28 @@ def test_a_restart_goes_on_with_what_fired(rules: Path, sick_server: ReplayServe
         assert [each.state for each in service.history.query()] == [State.FIRING]
 
 
+def test_the_readings_of_the_day_outlive_a_restart_and_those_of_minutes_are_looked_up(
+    rules: Path, sick_server: ReplayServer, tmp_path: Path
+) -> None:
+    configured = Configured(
+        rules, {"name": "gpu", "url": sick_server.url}, **{"state.directory": str(tmp_path / "state")}
+    )
+    with running(configured) as service:
+        until(lambda: service.snapshots()["gpu"].scrapes >= 3)
+        snapshot = service.snapshots()["gpu"]
+        seen = service.day_readings()["gpu"].line("waiting_requests", snapshot.wall)
+        found = service.hindsight(snapshot.readings[0].subject, ["waiting_last", "no_such_signal"])
+        assert set(found) == {"waiting_last"}
+        assert len(found["waiting_last"].known) >= 3
+        assert abs(found["waiting_last"].times[-1] - snapshot.wall) < 60
+        assert service.hindsight(Subject("gone"), ["waiting_last"]) == {}
+    assert seen is not None
+    with running(configured, started=False) as service:
+        again = service.day_readings()["gpu"].line("waiting_requests", snapshot.wall)
+        assert again is not None
+        assert max(again.known) >= max(seen.known)
+
+
 @contextmanager
 def successor(
     configured: Callable[[], Settings], predecessor: Callable[[], Settings], monkeypatch: pytest.MonkeyPatch

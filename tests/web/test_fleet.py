@@ -70,6 +70,8 @@ def test_a_fleet_is_filtered_by_its_own_labels_on_the_page_and_in_the_text(tmp_p
         html = site.ask("/?label=team%3Dsearch").text
         assert "1 of 2 servers needs you" in " ".join(html.split())
         assert "shown: team=search" in html
+        # The same as text.
+        assert 'href="/diagnose?label=team%3Dsearch&amp;format=text"' in html
         # Another choice is made on top of this one.
         assert 'href="/?label=team%3Dsearch&amp;label=zone%3Da"' in html
         assert 'href="/?label=team%3Djobs"' in html
@@ -83,7 +85,10 @@ def test_a_fleet_is_filtered_by_its_own_labels_on_the_page_and_in_the_text(tmp_p
         assert site.ask("/diagnose?label=team%3Djobs&format=text").text.startswith("CRITICAL  batch: ")
         assert site.ask("/diagnose?label=team%3Dnobody").json["verdict"] == "unknown"
         assert site.ask("/?label=team").status == 422
+        assert 'href="/?label=team%3Djobs"' in site.ask("/?label=team%3Dsearch").text
+        assert 'href="/?label=team%3Dsearch&amp;state=critical"' in html
         # One server alone has them too.
+        assert 'href="/diagnose?target=chat&amp;format=text"' in site.ask("/?target=chat").text
         assert 'team <a href="/?label=team%3Dsearch">search</a>' in site.ask("/?target=chat").text
 
 

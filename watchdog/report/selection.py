@@ -21,10 +21,16 @@ class Selection:
         return self.state is None and self.model is None and not self.labels
 
     @property
+    def asked(self) -> list[tuple[str, str]]:
+        """As query parameters."""
+        labels = [("label", f"{name}={value}") for name, value in self.labels.items()]
+        state, model = [("state", str(self.state))], [("model", self.model or "")]
+        return [*(state if self.state else []), *(model if self.model else []), *labels]
+
+    @property
     def words(self) -> list[str]:
         """What is asked for, for people."""
-        labels = [f"{name}={value}" for name, value in self.labels.items()]
-        return [*([str(self.state)] if self.state else []), *([self.model] if self.model else []), *labels]
+        return [value for _, value in self.asked]
 
     def of(self, diagnosis: DiagnosisBody) -> DiagnosisBody:
         """The diagnosis of these servers, and of the fleets that they belong to; its verdict is theirs."""

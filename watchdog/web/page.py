@@ -110,6 +110,7 @@ def diagnosis_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, dashboard
         notices=notices,
         recurrences=memory.recurrences,
         now=diagnosis.generated_at,
+        asked=[("target", ordered[0].name)] if len(ordered) == 1 else (),
         strips={name: strip(verdicts) for name, verdicts in memory.verdicts.items()},
         seen={
             each.name: pictures(
@@ -140,6 +141,7 @@ def fleet_page(diagnosis: DiagnosisBody, memory: Memory = NOTHING, selection: Se
         urgent=urgent,
         notices=notices,
         selection=selection,
+        asked=selection.asked,
         now=diagnosis.generated_at,
     )
 
@@ -191,10 +193,11 @@ def targets_page(body: TargetsBody, wall: float) -> Response:
     return _page("targets.html", heading="Servers", targets=body.targets, now=time_text(wall))
 
 
-def _page(template: str, **values: object) -> Response:
+def _page(template: str, asked: Sequence[tuple[str, str]] = (), **values: object) -> Response:
+    """`asked` is what the same is asked for by as text and as JSON."""
     nonce = secrets.token_urlsafe(16)
     content = _TEMPLATES.get_template(template).render(
-        **values, nonce=nonce, version=__version__, refresh_seconds=REFRESH_SECONDS
+        **values, asked=asked, nonce=nonce, version=__version__, refresh_seconds=REFRESH_SECONDS
     )
     policy = (
         f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; "

@@ -141,13 +141,14 @@ def dashboard(template: str, target: TargetBody) -> str:
 
 def narrowed(selection: Selection, name: str, value: str) -> str:
     """The address of the fleet's page with one more thing asked for: a `state`, a `model`, else a label."""
-    asked = [("state", str(selection.state))] if selection.state else []
-    asked += [("model", selection.model)] if selection.model else []
-    asked += [("label", f"{each}={of}") for each, of in selection.labels.items() if each != name]
-    if name in {"state", "model"}:
-        asked = [pair for pair in asked if pair[0] != name]
-    asked.append((name, value) if name in {"state", "model"} else ("label", f"{name}={value}"))
-    return f"/?{urlencode(asked)}"
+    is_label = name not in {"state", "model"}
+    added = ("label", f"{name}={value}") if is_label else (name, value)
+    kept = [
+        (one, of)
+        for one, of in selection.asked
+        if not (of.startswith(f"{name}=") if is_label and one == "label" else one == name)
+    ]
+    return f"/?{urlencode([*kept, added])}"
 
 
 def first_step(incident: IncidentBody) -> str:
