@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -364,6 +364,21 @@ def test_f83_beyond_the_limit_a_connection_is_told_so_and_later_ones_are_served(
                 idle.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=5))
             until(lambda: site.ask("/rules").status == 503)
         until(lambda: site.ask("/rules").status == 200)
+
+
+def test_f81_a_body_of_two_lengths_is_refused_and_its_connection_closed(site: Site[AService]) -> None:
+    both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as peer:
+        peer.sendall(
+            b"POST /alertmanager HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + both
+        )
+        peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = b""
+        with suppress(ConnectionError):
+            while part := peer.recv(65536):
+                said += part
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1") == 1
 
 
 SECRETS = (

@@ -729,6 +729,13 @@ def test_files_set_aside_do_not_pile_up(path: Path) -> None:
     assert len(list(path.parent.glob("*.aside-*"))) == 5
 
 
+def test_what_is_kept_is_for_its_owner_alone(store: Store, path: Path) -> None:
+    store.record(began())
+    assert {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {
+        f"{path.name}{suffix}": 0o600 for suffix in ("", "-wal", "-shm", ".lock")
+    }
+
+
 def test_a_place_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()

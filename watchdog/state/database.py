@@ -308,6 +308,9 @@ def _trusted(path: Path) -> sqlite3.Connection:
     """The file, checked and ready; raises Untrusted, or sqlite3.Error where it cannot be used at all."""
     if path.is_file() and not os.access(path, os.R_OK | os.W_OK):
         raise Untrusted("it may not be read and written")
+    if not path.exists():
+        # What is in it is nobody's business; its log and its index get the same mode.
+        path.touch(0o600)
     connection = _connect(str(path))
     try:
         _check(connection)

@@ -79,6 +79,10 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = _headers(scope["headers"])
+        if {"content-length", "transfer-encoding"} <= headers.keys():
+            # A proxy that goes by the other one would take the rest for another caller's request.
+            text = "a body has a Content-Length or a Transfer-Encoding, not both"
+            return error_response(400, text, headers={"connection": "close"})
         if not self._hosts.allows(headers.get("host", "")):
             return error_response(
                 400,
