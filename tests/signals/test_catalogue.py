@@ -14,7 +14,7 @@ from tests.places import SAMPLES
 from watchdog.facts.fact import Fact
 from watchdog.history.names import ALIASES, spellings, wanted
 from watchdog.history.number import AtLeast, AtMost, finite
-from watchdog.history.span import life_span, now_span, recent_span, span_between
+from watchdog.history.span import life_span, now_span, recent_span, span_between, span_since_start
 from watchdog.language.expression import parse
 from watchdog.model import Lookup, Subject
 from watchdog.signals.catalogue import (
@@ -25,6 +25,7 @@ from watchdog.signals.catalogue import (
     metrics_of,
     remembered,
     signal_names,
+    since_start,
 )
 from watchdog.signals.functions import View, bounded, fact
 from watchdog.signals.promql import NOW, Stretch
@@ -76,6 +77,51 @@ def test_what_a_stretch_keeps_is_what_the_signals_were_over_it() -> None:
     assert figures["running_mean"] == 3
     assert figures["stream_tokens_per_second"] == pytest.approx(10 / 3)
     assert figures["ttft_p50_seconds"] is None
+
+
+def served(requests: float) -> str:
+    """A page of an engine that has served so many requests of 500 + 100 tokens, each 4 s in the batch."""
+    return page(
+        num_requests_running=9.0,
+        num_requests_waiting=40.0,
+        prompt_tokens_total=500 * requests,
+        generation_tokens_total=100 * requests,
+        time_to_first_token_seconds_count=requests,
+        time_to_first_token_seconds_sum=0.2 * requests,
+        request_prefill_time_seconds_sum=1 * requests,
+        request_decode_time_seconds_sum=3 * requests,
+    )
+
+
+def test_the_first_page_tells_what_was_usual_since_the_server_started() -> None:
+    history = history_of([(1000.0, served(200))])
+    span = span_since_start(history, ENGINE, 400.0)
+    assert span is not None
+    figures = since_start(span, {"pool_tokens": 60_000.0})
+    assert figures["requests_since_start"] == 200
+    assert figures["prompt_tokens_per_first_token"] == 500
+    assert figures["ttft_mean_seconds"] == pytest.approx(0.2)
+    assert figures["first_tokens_per_second"] == figures["arrivals_per_second"] == 0.5
+    # What the gauges show in this moment says nothing of the time before.
+    assert figures["running_mean"] == 2
+    assert figures["stream_tokens_per_second"] == 25
+    assert figures["kv_usage_per_request_ratio"] == pytest.approx(0.01)
+    assert figures["kv_usage_mean_ratio"] is None
+
+
+def test_a_server_of_unknown_age_has_averages_and_no_rates() -> None:
+    span = span_since_start(history_of([(1000.0, served(200))]), ENGINE, 0.0)
+    assert span is not None
+    figures = since_start(span, {})
+    assert figures["ttft_mean_seconds"] == pytest.approx(0.2)
+    assert figures["first_tokens_per_second"] is figures["running_mean"] is None
+
+
+def test_a_server_that_has_hardly_served_has_no_averages() -> None:
+    span = span_since_start(history_of([(1000.0, served(40))]), ENGINE, 400.0)
+    assert span is not None
+    assert since_start(span, {}) == {}
+    assert span_since_start(history_of([]), ENGINE, 400.0) is None
 
 
 def test_a_figure_known_only_as_a_bound_is_not_kept() -> None:

@@ -3,12 +3,20 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from watchdog.facts.restarts import PROCESS_AGE
 from watchdog.history.archive import ArchiveError, Life, Unpacked, pack, unpack
 from watchdog.history.history import History
-from watchdog.history.span import life_span, now_span, recent_span, request_span
+from watchdog.history.span import life_span, now_span, recent_span, request_span, span_since_start
 from watchdog.history.stretches import Stretches
 from watchdog.model import EnginePast, Subject
-from watchdog.signals.catalogue import FIRST_TOKENS, REMEMBERED, REQUEST_RATE, Signals, remembered
+from watchdog.signals.catalogue import (
+    FIRST_TOKENS,
+    REMEMBERED,
+    REQUEST_RATE,
+    Signals,
+    remembered,
+    since_start,
+)
 from watchdog.signals.functions import View
 from watchdog.signals.past import Past
 
@@ -68,6 +76,7 @@ class Engines:
 
     def signals(self, subject: Subject, facts: Mapping[str, float]) -> Signals:
         """The signals of one engine, or of the whole target, on the newest page."""
+        self._begin(subject, facts)
         now = now_span(self._history, subject)
         requests = request_span(now, FIRST_TOKENS)
         view = View(
@@ -108,9 +117,7 @@ class Engines:
         if self._history.frames:
             at = self._history.times[-1]
             for subject in present:
-                stretches = self._stretches.get(subject)
-                if stretches is None:
-                    stretches = self._stretches[subject] = Stretches(REMEMBERED, REQUEST_RATE)
+                stretches = self._stretches[subject]
                 hurts = subject in hurting or Subject(subject.target) in hurting
                 stretches.note(self._history, subject, at, hurts, remembered)
         gone = [
@@ -121,6 +128,14 @@ class Engines:
         for subject in gone:
             self.forget(subject)
         return gone
+
+    def _begin(self, subject: Subject, facts: Mapping[str, float]) -> None:
+        """The stretches of an engine that is on its first page here: none yet, beside what its counters tell."""
+        if subject in self._stretches or subject[1:] not in self._history.subjects():
+            return
+        span = span_since_start(self._history, subject, facts.get(PROCESS_AGE.name, 0.0))
+        before = {} if span is None else since_start(span, facts)
+        self._stretches[subject] = Stretches(REMEMBERED, REQUEST_RATE, since_start=before)
 
     def _past(self, subject: Subject) -> Past | None:
         """None for the target as a whole, and for an engine on its first page."""

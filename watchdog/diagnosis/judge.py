@@ -8,12 +8,18 @@ from watchdog.facts.launch import ServerContext
 from watchdog.history.number import finite
 from watchdog.history.stretches import Likeness
 from watchdog.language.expression import Expression
-from watchdog.language.template import render_text
+from watchdog.language.template import Template, render_text
 from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
 from watchdog.rule.rule import Rule, evaluate
 from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import Signals, compared_signal, metrics_of
+from watchdog.signals.past import SINCE_START
+
+_SINCE_START = Template.read(
+    f"[ The comparison is with the average of the {{{SINCE_START}:,.0f}} requests since the server started.]",
+    {SINCE_START},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +35,15 @@ class Case:
     context: ServerContext
     texts: Mapping[str, str]
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    _alike: dict[tuple[tuple[str, float], ...], Lookup] = field(default_factory=dict, repr=False)
+    _alike: dict[tuple[object, ...], Lookup] = field(default_factory=dict, repr=False)
     """The signals under each likeness: rules that name the same share the search."""
 
     def lookup(self, rule: Rule) -> Lookup:
         """The signals as a rule sees them."""
-        if not (rule.like or self.compared):
+        if not (rule.like or rule.or_since_start or self.compared):
             return self.signals.__getitem__
-        own = self._under(rule.like) if rule.like else self.signals.__getitem__
+        compares = rule.like or rule.or_since_start
+        own = self._under(rule.like, rule.or_since_start) if compares else self.signals.__getitem__
         earlier = self.compared.get(rule.id) if self.compared else None
         if earlier is None:
             return own
@@ -47,11 +54,11 @@ class Case:
 
         return known
 
-    def _under(self, likeness: Likeness) -> Lookup:
-        key = tuple(likeness.items())
+    def _under(self, likeness: Likeness, or_since_start: bool) -> Lookup:
+        key = (or_since_start, *likeness.items())
         found = self._alike.get(key)
         if found is None:
-            found = self._alike[key] = self.signals.under(likeness)
+            found = self._alike[key] = self.signals.under(likeness, or_since_start)
         return found
 
 
@@ -120,12 +127,18 @@ def _ask(rule: Rule, case: Case, denied: dict[str, Expression]) -> Finding:
         subject=case.subject,
         truth=Truth.YES,
         severity=judgement.severity,
-        cause=render_text(rule.cause, lookup, texts=case.texts) or f"{rule.title}.",
+        cause=_cause(rule, lookup, case.texts),
         evidence=judgement.evidence,
         remedies=remedies,
         unhelpful=unhelpful,
         began_seconds=finite(rule.began.number(lookup)) if rule.began else None,
     )
+
+
+def _cause(rule: Rule, lookup: Lookup, texts: Mapping[str, str]) -> str:
+    cause = render_text(rule.cause, lookup, texts=texts) or f"{rule.title}."
+    compares = any(compared_signal(name) and lookup(name) is not None for name in rule.cause.names)
+    return cause + render_text(_SINCE_START, lookup) if rule.or_since_start and compares else cause
 
 
 def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> Iterator[BlindRule]:

@@ -1,5 +1,6 @@
 """A stretch of one engine's history, and the stretches that signals look at: now, lately, its life, before now."""
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ NOW_SECONDS = 30.0
 # A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
 RECENT_SECONDS = 15.0
 _LAYOUT = attrgetter("layout")
+_COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 
 # So many requests say what is usual now; where fewer came in the window of now it widens, up to three minutes.
@@ -258,6 +260,22 @@ def span_between(history: History, subject: Subject, begin_at: float, end_at: fl
     first = max(begin, bisect_left(history.times, begin_at))
     last = bisect_right(history.times, end_at)
     return Span(history, history.frames[first:last], subject) if last - first >= 2 else None
+
+
+def span_since_start(history: History, subject: Subject, seconds: float) -> Span | None:
+    """From the start of an engine, when all its counters were 0, to the newest page; None before the first page.
+
+    `seconds` is how old the server is, 0 where nothing shows it: rates are unknown then. What is no counter is unknown
+    in it: nobody knows how a gauge stood over that time.
+    """
+    if not history.frames:
+        return None
+    newest = history.frames[-1]
+    counts = [one.name.endswith(_COUNTED) for one in newest.layout.series]
+    born = array("d", (0.0 if one else nan for one in counts))
+    now = array("d", (value if one else nan for one, value in zip(counts, newest.values, strict=True)))
+    frames = [Frame(newest.at - seconds, newest.layout, born), Frame(newest.at, newest.layout, now)]
+    return Span(history, frames, subject)
 
 
 def life_span(history: History, subject: Subject) -> Span | None:

@@ -57,6 +57,8 @@ class Stretches:
     """By signal; NaN where it was unknown."""
     hurt_from: float | None = None
     """Since when a warning or worse holds; None while none does."""
+    since_start: Mapping[str, float | None] = field(default_factory=dict)
+    """The same signals over the engine's life up to its first page here; empty where it had served too little."""
     added: int = 0
     """How many were added since the start of this process."""
     _open_from: float | None = None

@@ -130,7 +130,7 @@ class Explainer:
         story = self._subjects.get(case.subject)
         if story is None:
             story = self._subjects[case.subject] = SubjectStory(case.subject, tuple(_clauses(self._rule)))
-        lookup = case.signals.under(self._rule.like)
+        lookup = case.lookup(self._rule)
         _follow(story.spans, evaluate(self._rule, lookup).truth, self._wall)
         against, unknown = [], 0
         for each in story.clauses:

@@ -309,6 +309,11 @@ class RulePart(_Part):
     like: dict[RememberedName, Factor] = Field(
         {}, description="What makes a stretch of the past comparable: factors by signal."
     )
+    or_since_start: bool = Field(
+        False,
+        description="Whether `_baseline` is the average since the server started until a calm stretch was seen: the "
+        "cause then says so.",
+    )
     limit: Limit | None = Field(None, description="What bounds throughput while it fires.")
     scope: Scope = Field(Scope.ENGINE, description="What is judged: an engine, a target or the fleet.")
     for_seconds: Duration = Field(

@@ -97,6 +97,7 @@ class Rule:
     """A cause. All of `when` must hold, none of `unless`; times are seconds.
 
     `like` is what makes a stretch of the past comparable: the factor within which each signal must have been.
+    `or_since_start` is whether averages since the server started stand in while no calm stretch was seen.
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
     its symptoms while it fires, those that name it in their `explained_by` among them once the set is read.
     `where` are named parts of the clauses. `began` is how many seconds ago the trouble began, None where nothing tells
@@ -123,6 +124,7 @@ class Rule:
     tests: tuple[RuleTest, ...]
     path: Path
     like: Likeness = field(default_factory=dict)
+    or_since_start: bool = False
     limit: Limit | None = None
     explained_by: tuple[str, ...] = ()
     where: Mapping[str, Expression] = field(default_factory=dict)

@@ -58,7 +58,8 @@ from watchdog.signals.functions import (
     widened_window_seconds,
     window_seconds,
 )
-from watchdog.signals.past import BASELINE, LOWEST, Past
+from watchdog.signals.past import BASELINE, LOWEST, SINCE_START, Past
+from watchdog.signals.promql import NoPromQL
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,6 +501,13 @@ SIGNALS = (
            leading_above([ratio(increase(position), increase(DRAFTS), LEAST_DRAFTS) for position in DRAFT_POSITIONS],
                          LEAST_ACCEPTED_SHARE)),
 
+    # What now is compared with
+    Signal(SINCE_START, "requests",
+           "Requests that `_baseline` is an average of, where it is that since the server started (a rule's "
+           "`or_since_start`); else unknown.",
+           Formula(lambda view: view.past[BASELINE](SINCE_START) if view.past else None, frozenset(),
+                   NoPromQL("it says what was compared with"))),
+
     # What is known beside the page
     *(Signal(one.name, one.unit, one.description, fact(one)) for one in DECLARED.values()),
 )
@@ -542,8 +550,21 @@ REMEMBERED = tuple(
     for name in group.split()
 )
 """The signals that each calm stretch keeps, and that can be compared with; all are means, shares or rates."""
+LEAST_SINCE_START = 50.0
+"""Requests that a server must have served before it is watched, for their average to say what is usual."""
 REQUEST_RATE = "first_tokens_per_second"
 """The remembered signal that says how much came in a stretch."""
+
+
+# What gauges would have shown on average, from what requests did by the time they finished: the batch by Little's law,
+# the KV cache that each of them held at most, arrivals as what was served.
+_IN_BATCH = increase(Selector(f"{PREFILL}_sum")) + increase(Selector(f"{DECODE}_sum"))
+_GAUGES_SINCE_START: Mapping[str, Formula] = {
+    "running_mean": _IN_BATCH / window_seconds(),
+    "stream_tokens_per_second": increase(GENERATION_TOKENS) / _IN_BATCH,
+    "kv_usage_per_request_ratio": _request_room / _pool,
+    "arrivals_per_second": rate(FIRST_TOKENS),
+}
 
 
 def _compared(name: str, comparison: str) -> Value:
@@ -560,6 +581,7 @@ _NOW: dict[str, Value] = {name: signal.formula.value for name, signal in CATALOG
 _COMPARED: dict[str, Value] = {
     f"{name}_{comparison}": _compared(name, comparison) for comparison in COMPARISONS for name in REMEMBERED
 }
+_OF_PAST = {**_COMPARED, SINCE_START: _NOW[SINCE_START]}
 _VALUES = _NOW | _COMPARED
 _READS = {name: signal.formula.reads for name, signal in CATALOGUE.items()} | {
     f"{name}_{comparison}": CATALOGUE[name].formula.reads for comparison in COMPARISONS for name in REMEMBERED
@@ -603,6 +625,16 @@ def remembered(span: Span, names: Sequence[str] = REMEMBERED) -> dict[str, float
     return {name: None if isinstance(value, Bound) else value for name, value in found}
 
 
+def since_start(span: Span, facts: Mapping[str, float]) -> dict[str, float | None]:
+    """The remembered figures over an engine's life up to its first page; empty where under 50 requests came in it."""
+    view = View(span, span, span, facts=facts)
+    requests = CATALOGUE["first_tokens"].formula.value(view)
+    if requests is None or requests < LEAST_SINCE_START:
+        return {}
+    gauges = {name: formula.value(view) for name, formula in _GAUGES_SINCE_START.items()}
+    return {**remembered(span), **gauges, SINCE_START: requests}
+
+
 class Signals(dict[str, float | None]):
     """The signals of one engine at one moment by name: each is computed when asked for, once; None is unknown.
 
@@ -626,11 +658,14 @@ class Signals(dict[str, float | None]):
         """The value of a signal: the signals are a Lookup."""
         return self[name]
 
-    def under(self, likeness: Likeness) -> Lookup:
-        """The same signals, compared with stretches of a load that is alike in this way."""
-        if not likeness:
+    def under(self, likeness: Likeness, or_since_start: bool = False) -> Lookup:
+        """The same signals, compared with stretches of a load that is alike in this way.
+
+        With `or_since_start` with the average since the server started, while there is no stretch.
+        """
+        if not likeness and not or_since_start:
             return self.__getitem__
-        past = self._past.under(likeness, self.__getitem__) if self._past is not None else {}
+        past = {} if self._past is None else self._past.under(likeness, self.__getitem__, or_since_start)
         return _Under(self, View(past=past)).__getitem__
 
 
@@ -645,6 +680,6 @@ class _Under(dict[str, float | None]):
         self._view = view
 
     def __missing__(self, name: str) -> float | None:
-        compared = _COMPARED.get(name)
+        compared = _OF_PAST.get(name)
         value = self[name] = self._signals[name] if compared is None else compared(self._view)
         return value
