@@ -114,6 +114,7 @@ def senders(
     webhooks: Sequence[Mapping[str, Any]] = (),
     *,
     external_url: str | None = "http://watchdog.example",
+    dashboard_url: str = "",
     interval_seconds: float = 5.0,
     ledgers: Callable[[str], Ledger] = memory_ledger,
 ) -> Senders:
@@ -122,7 +123,7 @@ def senders(
         update={
             "alertmanager": AlertmanagerSettings.model_validate({"heartbeat": False, **(alertmanager or {})}),
             "webhooks": [WebhookSettings.model_validate(each) for each in webhooks],
-            "web": WebSettings.model_construct(external_url=external_url),
+            "web": WebSettings.model_construct(external_url=external_url, dashboard_url=dashboard_url),
             "scrape": ScrapeSettings.model_construct(interval_seconds=interval_seconds),
         }
     )

@@ -50,7 +50,11 @@ def test_people_read_the_cause_what_to_do_and_links_that_open(tmp_path: Path) ->
     with Inbox(lambda post: Reply(200, b"ok") if post.path == "/slack" else accepted) as inbox:
         given = configuration(tmp_path, inbox.url)
         with Alertmanager(tmp_path / "alertmanager", inbox.url, given) as real:
-            sender = senders({"urls": [real.url], "resend_seconds": 1}, external_url="http://w.example")
+            sender = senders(
+                {"urls": [real.url], "resend_seconds": 1},
+                external_url="http://w.example",
+                dashboard_url="http://grafana.example/d/x?var-target={target}&var-model={model_name}",
+            )
             with running(sender), Watched(sender) as watched:
                 watched.incidents = (one,)
                 posts = until(lambda: all(of(inbox.posts, each) for each in NAMES) and list(inbox.posts))
@@ -63,6 +67,8 @@ def test_people_read_the_cause_what_to_do_and_links_that_open(tmp_path: Path) ->
         assert remedy in text
         assert "http://w.example/incidents/kv-pool-exhausted/gpu-0/" in text
         assert "http://w.example/rules/kv-pool-exhausted" in text
+        # What a server is called is part of an address, never words of the message.
+        assert "http://grafana.example/d/x?var-target=gpu-0&var-model=%3C%21channel%3E" in text
     for title in [slack["title"], pagerduty["payload"]["summary"], opsgenie["message"]]:
         assert title.startswith("CRITICAL: The KV cache is full")
     assert "<!channel>" not in slack["text"]
