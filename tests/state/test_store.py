@@ -26,6 +26,7 @@ from watchdog.clock import Uptime, uptime
 from watchdog.history.stretches import KEPT_SECONDS
 from watchdog.model import EnginePast, Evidence, Incident, Key, Remedy, Severity, State, Subject, Transition
 from watchdog.state import database
+from watchdog.state import store as module
 from watchdog.state.database import APPLICATION_ID, Mode
 from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 
@@ -372,6 +373,25 @@ def test_what_is_old_or_too_much_goes_and_what_fires_stays(path: Path) -> None:
         with closing(Store(path.with_name("other"))) as roomy:
             roomy.open(WALL)
     assert len(reopened(path, day_later).incidents) == 6
+
+
+def test_a_lower_limit_is_reached_in_parts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PRUNED_AT_ONCE", 5)
+    with closing(Store(path)) as store:
+        store.open(WALL)
+        for number in range(12):
+            ended = resolved(WALL + 10 + number, f"r{number}", since=WALL + number)
+            store.record([*began(f"r{number}", since=WALL + number), change(ended, FIRING)])
+    counts = []
+    with closing(Store(path, max_incidents=3)) as store:
+        store.open(WALL + 60)
+        for number in range(4):
+            store.record(began(f"new{number}", since=WALL + 60))
+            with closing(sqlite3.connect(path)) as reader:
+                [[count]] = reader.execute("SELECT count(*) FROM incidents")
+            counts.append(count)
+        assert len(store.query(state=FIRING)) == 3
+    assert counts == [8, 4, 3, 4]
 
 
 def test_a_ledger_is_each_senders_own_and_survives(store: Store, path: Path) -> None:

@@ -36,6 +36,8 @@ _ALIVE_REWRITE_SECONDS = 60.0
 _NEARLY = 0.9
 _PENDING_SEEN_WITHIN_SECONDS = 300.0
 _TRANSITIONS_SHOWN = 1000
+# Fifty thousand at once would hold a step and every answer for seconds; each change of state takes some more.
+_PRUNED_AT_ONCE = 500
 _INCIDENT = TypeAdapter(Incident)
 
 
@@ -368,9 +370,10 @@ class Store:
 
         Returns how many incidents are kept; `added` are those that came since they were counted.
         """
+        delete = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE state = 'resolved' "
         old = connection.execute(
-            "DELETE FROM incidents WHERE state = 'resolved' AND resolved_at < ?",
-            (wall - self._retention_seconds,),
+            f"{delete} AND resolved_at < ? ORDER BY resolved_at LIMIT ?)",
+            (wall - self._retention_seconds, _PRUNED_AT_ONCE),
         ).rowcount
         if self._count is None:
             count: int = connection.execute("SELECT count(*) FROM incidents").fetchone()[0]
@@ -378,9 +381,8 @@ class Store:
             count = self._count + added - old
         if count > self._max_incidents:
             count -= connection.execute(
-                "DELETE FROM incidents WHERE id IN "
-                "(SELECT id FROM incidents WHERE state = 'resolved' ORDER BY resolved_at LIMIT ?)",
-                (count - self._max_incidents,),
+                f"{delete} ORDER BY resolved_at LIMIT ?)",
+                (min(count - self._max_incidents, _PRUNED_AT_ONCE),),
             ).rowcount
         return count
 
