@@ -282,6 +282,7 @@ class AService:
     of_day_readings: dict[str, DayReadings] = field(default_factory=dict)
     history: History | None = None
     started: bool = True
+
     reload_successful: bool = True
     alive: bool = True
     short_of: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tests.waiting import WAIT_SECONDS
 from watchdog.diagnosis.relations import lead_of
-from watchdog.model import Evidence, Incident, Key, Remedy, Severity, State
+from watchdog.model import NO_LABELS, Evidence, Incident, Key, Remedy, Severity, State
 from watchdog.notify.announcements import Ledger, MemoryLedger, memory_ledger
 from watchdog.notify.notifiers import Notifiers
 from watchdog.settings.model import (
@@ -84,9 +84,11 @@ class Senders(Notifiers):
         wall: float,
         pageable: Collection[Key] | None = None,
         held: Collection[Key] = (),
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
         standing = tuple(incidents)
-        super().observe(standing, at, wall, leads(standing) if pageable is None else pageable, held)
+        worth = leads(standing) if pageable is None else pageable
+        super().observe(standing, at, wall, worth, held, labels)
 
 
 class Ledgers(dict[str, Ledger]):

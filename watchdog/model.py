@@ -107,6 +107,7 @@ class Reason(StrEnum):
     AUTH_CONFIG = "auth_config"
     RESOURCES = "resources"
     NOT_SCRAPED = "not_scraped"
+    NOT_SEEN = "not_seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class Expectations:
 class Target:
     """A server to watch, by its name. `url` is redacted: no user info, no query values.
 
-    `labels` are its owner's own: they say nothing about the server to us.
+    `labels` are its owner's own, or those of the Prometheus that scrapes it: they say nothing about the server to us.
     """
 
     name: str
@@ -424,8 +425,9 @@ class Standing:
     def with_ended(self) -> tuple[Incident, ...]:
         """All that stand, and after them those that this step ended and that are not shown any longer."""
         present = {incident.key for incident in self.incidents}
-        ended = (change.incident for change in self.transitions if change.incident.key not in present)
-        return (*self.incidents, *ended)
+        # Of several changes, where several steps are told as one, the last one counts.
+        last = {change.incident.key: change.incident for change in self.transitions}
+        return (*self.incidents, *(each for key, each in last.items() if key not in present))
 
     @property
     def hurting(self) -> frozenset[Subject]:

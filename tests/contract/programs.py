@@ -163,12 +163,16 @@ def plain_configuration(hook_url: str) -> dict[str, Any]:
 
 
 class Prometheus(Process):
-    """A Prometheus that scrapes one target each half second and has our rules."""
+    """A Prometheus that scrapes each half second an address, or those in a file, and has our rules."""
 
-    def __init__(self, folder: Path, scraped: str, rules: Path) -> None:
+    def __init__(self, folder: Path, scraped: str | Path, rules: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.url = f"http://127.0.0.1:{free_port()}"
-        job = {"job_name": "vllm-watchdog", "static_configs": [{"targets": [scraped]}]}
+        job: dict[str, Any] = {"job_name": "vllm-watchdog"}
+        if isinstance(scraped, Path):
+            job["file_sd_configs"] = [{"files": [str(scraped)]}]
+        else:
+            job["static_configs"] = [{"targets": [scraped]}]
         configuration = {
             "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms", "scrape_timeout": "500ms"},
             "rule_files": [str(rules)],

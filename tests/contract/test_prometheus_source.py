@@ -3,27 +3,28 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.commands import command
-from tests.contract.programs import ROOT, Prometheus, Store, VictoriaMetrics
+from tests.contract.past import kept_by, scrapes_of
+from tests.contract.programs import ROOT, Prometheus, VictoriaMetrics
 from tests.places import RECORDINGS
 from tests.waiting import until
 from watchdog.cli import prometheus
 from watchdog.errors import SourceError
 from watchdog.http.endpoint import Endpoint
-from watchdog.model import Scrape, ServerInfo, Target
+from watchdog.model import Scrape, Target
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.replay.replay import Replay, replay
 from watchdog.rule.in_force import load_rules
 from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.prometheus import WINDOW_SECONDS, PrometheusSource
-from watchdog.scrape.recording import read, thin
+from watchdog.scrape.recording import read
 from watchdog.scrape.samples import NOT_SCRAPED
-from watchdog.settings.model import PrometheusSettings, RuleSettings
+from watchdog.settings.model import RuleSettings
+from watchdog.settings.prometheus import PrometheusSettings
 
 OUR_RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 END = 1_700_000_000.0
@@ -31,42 +32,9 @@ PACE_SECONDS = 5.0
 NAMES = ("kv-pool-exhausted", "restart", "dp-imbalance")
 
 
-def scrapes_of(name: str) -> list[Scrape]:
-    """A recording at that pace, ended at END, and of each page what a Prometheus keeps of it."""
-    _, scrapes = read(RECORDINGS / f"{name}.jsonl.xz")
-    kept = list(thin(scrapes, PACE_SECONDS))
-    shift = END - kept[-1].wall
-    return [
-        replace(
-            each,
-            at=round(each.wall + shift, 3),
-            wall=round(each.wall + shift, 3),
-            took_seconds=0.0,
-            load=None,
-            status=each.status if each.failure is None else 0,
-            failure=NOT_SCRAPED if each.failure else None,
-            server_info=ServerInfo(),
-        )
-        for each in kept
-    ]
-
-
-def lines_of(name: str, scrapes: list[Scrape]) -> Iterator[tuple[str, str, float]]:
-    """Series, value and time of all that is kept, with the labels of the target."""
-    target = f'instance="{name}:8000",job="vllm"'
-    for scrape in scrapes:
-        yield f"up{{{target}}}", str(int(scrape.failure is None)), scrape.wall
-        for text in scrape.body.decode().splitlines():
-            series, _, value = text.rpartition(" ")
-            metric, _, labels = series.partition("{")
-            if not text.startswith("#"):
-                inside = ",".join(filter(None, (target, labels.rstrip("}").rstrip(","))))
-                yield f"{metric}{{{inside}}}", value, scrape.wall
-
-
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, list[Scrape]]:
-    return {name: scrapes_of(name) for name in NAMES}
+    return {name: scrapes_of(name, PACE_SECONDS, END) for name in NAMES}
 
 
 @pytest.fixture(scope="module", params=["prometheus", "victoria-metrics"])
@@ -75,22 +43,8 @@ def url(
     recorded: dict[str, list[Scrape]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("store")
-    texts: dict[str, list[str]] = {}
-    is_prometheus = request.param == "prometheus"
-    for name, scrapes in recorded.items():
-        for series, value, at in lines_of(name, scrapes):
-            when = f"{at:.3f}" if is_prometheus else f"{at * 1000:.0f}"
-            texts.setdefault(series.partition("{")[0], []).append(f"{series} {value} {when}")
-    samples = folder / "samples.txt"
-    samples.write_text("\n".join(text for lines in texts.values() for text in lines) + "\n# EOF\n")
-    if is_prometheus:
-        with Store(folder, samples) as store:
-            yield store.url
-    else:
-        with VictoriaMetrics(folder) as victoria:
-            victoria.take(samples)
-            yield victoria.url
+    with kept_by(request.param, tmp_path_factory.mktemp("store"), recorded) as kept:
+        yield kept
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,39 @@ def test_the_environment_may_name_the_file_and_the_command_line_another(tmp_path
     assert load(other, environment={"WATCHDOG_CONFIG": str(path)}).web.port == 2
 
 
+def test_a_prometheus_is_named_by_its_address_and_looks_within_its_interval() -> None:
+    environment = {"WATCHDOG_PROMETHEUS": "http://me:secret@prometheus:9090"}
+    [source] = load(environment=environment).prometheus
+    assert (source.name, source.interval_seconds, source.deadline_seconds) == ("prometheus:9090", 15, 12)
+    assert (source.username, "secret" in repr(source)) == ("me", False)
+    [faster] = load(None, {"prometheus": [{"url": "p:9090", "interval_seconds": 5}]}).prometheus
+    assert (faster.url, faster.deadline_seconds) == ("http://p:9090", 4)
+
+
+def test_every_fault_of_a_prometheus_is_told_at_once(tmp_path: Path) -> None:
+    text = (
+        "prometheus:\n"
+        "  - {url: p:9090, interval_seconds: 0.5}\n"
+        "  - {url: p:9090, deadline_seconds: 20}\n"
+        "  - {url: q:9090, replica_labels: [a-b], tenent: x}\n"
+        "  - {match: 'job=\"vllm\"'}\n"
+    )
+    told = "\n".join(faults(tmp_path, text))
+    for words in (
+        "prometheus[0].interval_seconds",
+        "deadline_seconds must be less than interval_seconds",
+        "prometheus[2].replica_labels[0]",
+        "did you mean `tenant`",
+        "prometheus[3].url",
+    ):
+        assert words in told
+
+
+def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
+    [fault] = faults(tmp_path, "prometheus: [p:9090, {url: p:9090, match: job='a'}]\n")
+    assert "entries 1 and 2 have the same name, p:9090" in fault
+
+
 def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_WEB__PORT", "1")
     assert Settings().web.port == 9847

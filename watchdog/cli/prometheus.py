@@ -22,8 +22,8 @@ from watchdog.rule.rule_set import RuleSet
 from watchdog.scrape.continued import Continued, Scraped
 from watchdog.scrape.prometheus import WINDOW_SECONDS, PrometheusSource
 from watchdog.scrape.samples import Fleet, Labels, ScrapedServer, labels_text
-from watchdog.settings.model import PrometheusSettings
-from watchdog.text import seconds_text, timestamp
+from watchdog.settings.prometheus import PrometheusSettings
+from watchdog.text import printable_labels, seconds_text, timestamp
 
 # A series without a sample for so long is stale to a Prometheus.
 STALE_SECONDS = 300.0
@@ -42,7 +42,7 @@ _PROMETHEUS = Annotated[
         help="Read the servers' scrapes from a Prometheus (Thanos, Mimir, VictoriaMetrics) instead.",
     ),
 ]
-_MATCH = Annotated[
+MatchOption = Annotated[
     str,
     typer.Option(
         metavar="MATCHERS",
@@ -61,7 +61,7 @@ _CA_FILE = Annotated[
 ]
 _OPTIONS: Mapping[str, tuple[object, object]] = {
     "prometheus": (_PROMETHEUS, None),
-    "match": (_MATCH, ""),
+    "match": (MatchOption, ""),
     "tenant": (_TENANT, ""),
     "bearer_token_file": (_BEARER_TOKEN_FILE, None),
     "ca_file": (_CA_FILE, None),
@@ -242,7 +242,7 @@ def follow(settings: PrometheusSettings, rules: RuleSet) -> Iterator[Followed]:
 
 def target_of(name: str, labels: Labels, settings: PrometheusSettings) -> Target:
     """A server of a Prometheus as a target: its address says where its scrapes come from."""
-    return Target(name, f"{redact_url(settings.url)} {labels_text(labels)}")
+    return Target(name, f"{redact_url(settings.url)} {labels_text(labels)}", labels=printable_labels(labels))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 from watchdog import logs
 from watchdog.cli.console import ConfigOption, say
 from watchdog.cli.namesake import refuse_namesake
+from watchdog.cli.prometheus import MatchOption
 from watchdog.service.open_files import connections_allowed, open_files_notes, raise_open_files_limit
 from watchdog.service.process import Signals, WebServer, listen, run
 from watchdog.service.service import Service
@@ -31,15 +32,25 @@ PortOption = Annotated[
 
 @app.command(
     epilog="Examples:\n\n  vllm-watchdog serve --target http://localhost:8000\n\n"
+    "  vllm-watchdog serve --prometheus http://prometheus:9090 --match 'job=\"vllm\"'\n\n"
     "  vllm-watchdog serve --config /etc/vllm-watchdog/watchdog.yaml\n\n"
     "Then: curl 'localhost:9847/diagnose?format=text'. SIGHUP reads settings and rules again."
 )
-def serve(
+def serve(  # noqa: PLR0913, PLR0917 - one option each
     config: ConfigOption = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", metavar="URL", help="A server to watch; may be given again."),
     ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Watch what a Prometheus (Thanos, Mimir, VictoriaMetrics) scrapes of vLLM.",
+        ),
+    ] = None,
+    match: MatchOption = "",
     host: HostOption = None,
     port: PortOption = None,
     interval: Annotated[
@@ -55,6 +66,7 @@ def serve(
     refuse_namesake()
     overrides: dict[str, object] = {
         "targets": target or None,
+        "prometheus": [{"url": prometheus, "match": match}] if prometheus else None,
         "web.host": host,
         "web.port": port,
         "scrape.interval_seconds": interval,
@@ -99,15 +111,14 @@ def serve_until_told(
 
     def started() -> None:
         names = [each.name for each in settings.targets]
-        log.info(
-            "started",
-            extra={"address": address, "targets": ", ".join(names), "rules": len(service.rules.rules)},
-        )
-        if not names and not settings.discovery.all:
+        sources = [each.name for each in settings.prometheus]
+        fields = {"targets": ", ".join(names)} | ({"prometheus": ", ".join(sources)} if sources else {})
+        log.info("started", extra={"address": address, **fields, "rules": len(service.rules.rules)})
+        if not service.is_configured:
             log.warning(
                 "no_targets",
                 extra={
-                    "note": "nothing is watched: give --target URL, or targets or discovery in the settings"
+                    "note": "nothing is watched: give --target URL, or targets, discovery or prometheus in the settings"
                 },
             )
         if settings.web.external_url is None and (

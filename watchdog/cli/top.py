@@ -31,7 +31,7 @@ from watchdog.report.overall import COLUMNS, UNKNOWN, overall, overall_text
 from watchdog.report.sparkline import sparkline
 from watchdog.report.text import MARGIN, row, since_seconds, state_text, target_text
 from watchdog.rule.in_force import load_rules, with_directories
-from watchdog.settings.model import PrometheusSettings
+from watchdog.settings.prometheus import PrometheusSettings
 from watchdog.text import seconds_text
 
 # Ten minutes at the usual pace, of which a line shows the newest.

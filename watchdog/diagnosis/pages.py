@@ -8,6 +8,11 @@ from watchdog.model import Failure, Page, Reason, Scrape
 from watchdog.scrape.exposition import ExpositionError, SeriesCache, parse
 
 
+def is_unseen(scrape: Scrape) -> bool:
+    """Whether it only says that nobody could look: the server may be as it was, or not."""
+    return scrape.failure is not None and scrape.failure.reason is Reason.NOT_SEEN
+
+
 @dataclass(frozen=True, slots=True)
 class PageOrFailure:
     """What a scrape gave: a page, or the failure that left none (exactly one of the two is None).
@@ -41,6 +46,9 @@ class PageReader:
 
     def read(self, scrape: Scrape) -> PageOrFailure:
         """The page of a scrape, or why there is none."""
+        if is_unseen(scrape):
+            # Nothing was tried, nothing failed.
+            return PageOrFailure(None, scrape.failure, self._failing)
         self.scrapes += 1
         page, failure = self._parsed(scrape)
         taken = PageOrFailure(page, failure, self._failing)

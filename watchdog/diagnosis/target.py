@@ -12,7 +12,7 @@ from watchdog.diagnosis.inherited import Inherited
 from watchdog.diagnosis.judge import Case, Judge, blind_rules
 from watchdog.diagnosis.limits import Limits
 from watchdog.diagnosis.moments import moment
-from watchdog.diagnosis.pages import PageOrFailure, PageReader
+from watchdog.diagnosis.pages import PageOrFailure, PageReader, is_unseen
 from watchdog.diagnosis.quotes import Quotes
 from watchdog.diagnosis.readings import read
 from watchdog.diagnosis.verdict import Proof, ruling
@@ -37,6 +37,7 @@ from watchdog.model import (
     Incident,
     Page,
     Readings,
+    Ruling,
     Scope,
     Scrape,
     ServerInfo,
@@ -45,6 +46,7 @@ from watchdog.model import (
     State,
     Subject,
     Target,
+    Verdict,
 )
 from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import HOST_MEMORY, Signals
@@ -151,8 +153,12 @@ class TargetDiagnosis:
         """One step."""
         self._at, self._wall = scrape.at, scrape.wall
         taken = self._reader.read(scrape)
-        self._remember(taken, scrape)
-        found = self._find(taken.page, scrape.at)
+        if is_unseen(scrape):
+            # Of nothing that was known before is it known whether it still holds.
+            found = _Found()
+        else:
+            self._remember(taken, scrape)
+            found = self._find(taken.page, scrape.at)
         self._standing = self._book.update(
             found.findings, scrape.at, scrape.wall, readable=taken.page is not None
         )
@@ -165,6 +171,11 @@ class TargetDiagnosis:
             self._pools.forget(gone)
             self._judge.forget(gone)
         return self._snapshot(scrape, taken, found)
+
+    def recollect(self, scrape: Scrape) -> None:
+        """Takes in what a process before this one has judged already: it is seen, and nothing follows from it."""
+        self._at, self._wall = scrape.at, scrape.wall
+        self._remember(self._reader.read(scrape), scrape)
 
     # Page to history.
 
@@ -303,7 +314,8 @@ class TargetDiagnosis:
     def _snapshot(self, scrape: Scrape, taken: PageOrFailure, found: _Found) -> Snapshot:
         page, standing, reader = taken.page, self._standing, self._reader
         proofs = [Proof.of(signals) for signals in found.signals.values()]
-        ruled = ruling(standing, proofs, self._in_flight.idleness())
+        idleness = self._in_flight.idleness()
+        ruled = Ruling(Verdict.UNKNOWN) if is_unseen(scrape) else ruling(standing, proofs, idleness)
         return Snapshot(
             target=self.target,
             at=scrape.at,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from urllib.parse import quote
 
-from watchdog.model import SEVERITY_RANK, Incident, Key, Remedy
+from watchdog.model import NO_LABELS, SEVERITY_RANK, Incident, Key, Remedy
 from watchdog.remedy.instruction import instruction
 
 HEARTBEAT_NAME = "VllmWatchdogHeartbeat"
@@ -80,8 +80,11 @@ class AlertBuilder:
         self._instance_targets = frozenset(instance_targets)
         self._target_labels = target_labels
 
-    def build(self, incident: Incident) -> Alert:
-        """The alert of a firing incident."""
+    def build(self, incident: Incident, labels: Mapping[str, str] = NO_LABELS) -> Alert:
+        """The alert of a firing incident.
+
+        `labels` are those under which others know its server; they win over external ones, ours over them.
+        """
         since = incident.firing_since if incident.firing_since is not None else incident.pending_since
         identity = {
             "alertname": alert_name(incident.key.rule),
@@ -93,6 +96,7 @@ class AlertBuilder:
             labels=fitting_labels(
                 (self._instance if incident.key.target in self._instance_targets else {})
                 | self._external_labels
+                | _lasting(labels)
                 | dict(self._target_labels.get(incident.key.target, {}))
                 | {name: each for name, each in identity.items() if each}
             ),
@@ -144,6 +148,12 @@ class AlertBuilder:
         if incident.runbook.startswith(("http://", "https://")):
             return incident.runbook
         return f"{self._external_url}/rules/{quote(incident.key.rule)}" if self._external_url else ""
+
+
+def _lasting(labels: Mapping[str, str]) -> dict[str, str]:
+    """What stays as it is while a server does: a pod comes back at another address, and is no other one."""
+    moves = {"instance"} if "pod" in labels else frozenset[str]()
+    return {name: value for name, value in labels.items() if name not in moves}
 
 
 def alert_name(rule: str) -> str:

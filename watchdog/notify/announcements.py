@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from watchdog.model import SEVERITY_RANK, Incident, Key, State
+from watchdog.model import NO_LABELS, SEVERITY_RANK, Incident, Key, State
 from watchdog.notify.alert import Alert, AlertBuilder, severity_rank
 
 _log = logging.getLogger(__name__)
@@ -132,17 +132,18 @@ class Announcements:
         wall: float,
         pageable: Collection[Key],
         held: Collection[Key] = (),
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> Announced:
         """Takes in incidents as they stand, which of them are worth a page, and of which nothing new may be said.
 
-        An incident that is not among `incidents` is left as it was.
+        An incident that is not among `incidents` is left as it was. `labels` are those of their server.
         """
         seen: dict[str, Announcement] = {}
         for incident in incidents:
             if incident.state is State.FIRING and incident.key in held and self._would_page(incident):
                 seen |= self._firing_of(incident.key)
             elif incident.state is State.FIRING:
-                seen |= self._follow(incident, incident.key in pageable, wall)
+                seen |= self._follow(incident, incident.key in pageable, wall, labels)
             else:
                 ended = incident.resolved_at if incident.state is State.RESOLVED else None
                 seen |= self._end(incident.key, wall if ended is None else min(ended, wall))
@@ -177,11 +178,13 @@ class Announcements:
         else:
             self._ended.add(fingerprint)
 
-    def _follow(self, incident: Incident, is_pageable: bool, wall: float) -> dict[str, Announcement]:
+    def _follow(
+        self, incident: Incident, is_pageable: bool, wall: float, labels: Mapping[str, str]
+    ) -> dict[str, Announcement]:
         before = self._firing_of(incident.key)
         if not (before or is_pageable or self._symptoms):
             return {}
-        alert = self._builder.build(incident)
+        alert = self._builder.build(incident, labels)
         current = Announcement(incident.key, str(incident.severity), alert)
         fingerprint = alert.fingerprint
         followed = {fingerprint: current}

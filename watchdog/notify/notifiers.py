@@ -1,10 +1,10 @@
 """All receivers of alerts as one: built from the settings, fed at each step, drained at the end."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from watchdog.diagnosis.fleet import FLEET
-from watchdog.model import Incident, Key
+from watchdog.model import NO_LABELS, Incident, Key
 from watchdog.notify.alert import AlertBuilder
 from watchdog.notify.alertmanager import AlertmanagerSender
 from watchdog.notify.announcements import EARLIER_LEDGERS, LEDGER, Announcements, Ledger, memory_ledger
@@ -71,17 +71,19 @@ class Notifiers:
         wall: float,
         pageable: Collection[Key],
         held: Collection[Key] = (),
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
         """Takes in incidents as they stand and which of them are worth a page, and queues what is due.
 
         Call it at every step, also with no incidents; those not passed are left as they were. `at` is monotonic,
-        `wall` unix seconds. Of those in `held` nothing new is said: their targets are in maintenance.
+        `wall` unix seconds. Of those in `held` nothing new is said: their targets are in maintenance. `labels` are
+        those under which others know the server.
         """
         senders = (self._alertmanagers, self._webhooks, self._messages)
         if not any(each.has_receivers for each in senders):
             return
         with self._lock:
-            announced = self._announcements.observe(incidents, wall, pageable, held)
+            announced = self._announcements.observe(incidents, wall, pageable, held, labels)
             self._alertmanagers.observe(announced, at, wall)
             self._webhooks.observe(announced, at, wall)
             self._messages.observe(announced, wall)

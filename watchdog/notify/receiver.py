@@ -13,7 +13,7 @@ from watchdog.errors import WatchdogError
 from watchdog.http.endpoint import Endpoint
 from watchdog.http.post import Poster
 from watchdog.http.url import host_and_port
-from watchdog.model import Snapshot, Verdict
+from watchdog.model import Snapshot, Target, Verdict
 from watchdog.notify.alert import fitting_annotation, incident_url, remedies_text
 from watchdog.notify.announcements import Ledger, memory_ledger
 from watchdog.notify.outbox import Statistics
@@ -152,6 +152,13 @@ class AlertReceiver:
     def _answer(self, alert: Mapping[str, Any], snapshots: Mapping[str, Snapshot], wall: float) -> Received:
         labels: Mapping[str, str] = alert["labels"]
         meant = [target.name for target in self._targets if target.is_meant_by(labels)]
+        mapped = self._settings.label_to_target
+        own = {target.name for target in self._targets}
+        meant += [
+            name
+            for name, each in snapshots.items()
+            if name not in own and _is_server_meant(each.target, labels, mapped)
+        ]
         kept = {_short(name): _short(labels[name]) for name in sorted(labels)[:_LABELS_KEPT]}
         if "alertname" in labels:
             kept["alertname"] = _short(labels["alertname"])
@@ -239,6 +246,17 @@ class _MeantTarget:
 
     def _names_of(self, own: str) -> set[str]:
         return {own} | {label for label, mapped in self._label_to_target.items() if mapped == own}
+
+
+def _is_server_meant(target: Target, labels: Mapping[str, str], label_to_target: Mapping[str, str]) -> bool:
+    """Whether an alert means a server that a Prometheus scrapes: a mapped label names it, and no label contradicts."""
+    own = target.labels
+    if not any(
+        labels.get(label) in {target.name, own.get(mapped, target.name)}
+        for label, mapped in label_to_target.items()
+    ):
+        return False
+    return all(own[name] == value for name, value in labels.items() if name in own)
 
 
 def _alerts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:

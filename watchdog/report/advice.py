@@ -12,6 +12,7 @@ _BY_REASON: Mapping[str, str] = {
     Reason.PARSE: "Is this the port of vLLM's API server, and the path /metrics?",
     Reason.EMPTY: "Is this the port of vLLM's API server, and the path /metrics?",
     Reason.NOT_SCRAPED: "Its Prometheus says why on its page Status > Targets.",
+    Reason.NOT_SEEN: "The server may be well: look after its Prometheus.",
     Reason.REDIRECT: "Name the address it points to as the target's url.",
 }
 _BY_STATUS: Mapping[str, str] = {

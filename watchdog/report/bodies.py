@@ -182,7 +182,10 @@ class TargetBody(Body):
 
     name: str = Field(description="Its name in the settings.")
     url: str = Field(description="Its metrics page, without user info and query values.")
-    labels: dict[str, str] = Field(default_factory=dict, description="Its own labels in the settings.")
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Its own labels in the settings, or in the Prometheus that scrapes it.",
+    )
     up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
     verdict: Verdict = Field(
         description="One word for it: healthy is proven, idle and unsettled are not; recovering has cleared and closes."

@@ -4,7 +4,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -61,6 +61,18 @@ class Figures:
     """How often each outcome of the canary came, by target name."""
     looks: Sequence[Looks] = ()
     """Where servers are found."""
+    prometheus: Sequence["PrometheusFigures"] = ()
+
+
+class PrometheusFigures(NamedTuple):
+    """What is counted of the looks at one Prometheus; `up` is None before the first has ended."""
+
+    name: str
+    up: bool | None
+    look_seconds: float
+    bytes_read: int
+    failures: int
+    servers: int
 
 
 class Source(Protocol):
@@ -126,6 +138,7 @@ class WatchdogCollector(Collector):
         yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
         yield from _discovery(figures.looks)
+        yield from _prometheus(figures.prometheus)
         held = Gauge("target_maintenance", "1 while notifications of the target are held.", ("target",))
         for target in read:
             held.add((target.name,), target.name in figures.in_maintenance)
@@ -191,6 +204,24 @@ def _cycles(figures: Figures) -> Iterator[Family]:
     yield canaries
 
 
+def _prometheus(figures: Sequence[PrometheusFigures]) -> Iterator[Family]:
+    labels = ("prometheus",)
+    up = Gauge("prometheus_up", "Whether the last look at the Prometheus gave an answer.", labels)
+    seconds = Gauge(
+        "prometheus_look_duration_seconds", "From the query to the verdicts on all servers.", labels
+    )
+    read = Total("prometheus_read_bytes", "Size of the answers.", labels)
+    failed = Total("prometheus_look_failures", "Looks that gave nothing.", labels)
+    seen = Gauge("prometheus_servers", "Servers that are watched through it.", labels)
+    for each in figures:
+        up.add((each.name,), each.up)
+        seconds.add((each.name,), each.look_seconds)
+        read.add((each.name,), each.bytes_read)
+        failed.add((each.name,), each.failures)
+        seen.add((each.name,), each.servers)
+    yield from (up, seconds, read, failed, seen)
+
+
 def _discovery(looks: Sequence[Looks]) -> Iterator[Family]:
     labels = ("discovery",)
     up = Gauge("discovery_up", "Whether the last look at where servers are found was of use.", labels)
@@ -223,7 +254,11 @@ def _notifications(statistics: Sequence[Statistics]) -> Iterator[Family]:
 
 def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     labels = ("target",)
-    up = Gauge("target_up", "Whether the last scrape gave a page that could be read.", labels)
+    up = Gauge(
+        "target_up",
+        "Whether the last scrape gave a page that could be read; none while its Prometheus is away.",
+        labels,
+    )
     verdict = Gauge(
         "target_verdict", "1 for the verdict on the target, 0 for the others.", ("target", "verdict")
     )
@@ -235,7 +270,7 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     errors = Total("rule_errors", "Judgements that went wrong inside a rule: a fault of ours.", labels)
     for snapshot in snapshots:
         name = snapshot.target.name
-        up.add((name,), snapshot.up)
+        up.add((name,), snapshot.up if _is_seen(snapshot) else None)
         for each in Verdict:
             verdict.add((name, each), snapshot.verdict is each)
         scrapes.add((name,), snapshot.scrapes)
@@ -246,6 +281,11 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
         success.add((name,), snapshot.last_success_wall)
         errors.add((name,), sum(snapshot.rule_errors.values()))
     yield from (up, verdict, scrapes, failures, took, samples, success, errors)
+
+
+def _is_seen(snapshot: Snapshot) -> bool:
+    """Whether it was looked at: a server whose Prometheus does not answer is not down."""
+    return snapshot.failure is None or snapshot.failure.reason is not Reason.NOT_SEEN
 
 
 def _diagnoses(snapshots: Sequence[Snapshot], fleet: Sequence[Incident], rules: RuleSet) -> Iterator[Family]:
@@ -285,7 +325,8 @@ def _unknown(snapshots: Sequence[Snapshot], rules: RuleSet) -> Iterator[Family]:
         for each in snapshot.blind:
             unknown.add((each.subject.target, each.rule, *each.subject[1:]), 1)
         asked = scopes[Scope.TARGET] + scopes[Scope.ENGINE] * len(snapshot.readings)
-        ratio.add((snapshot.target.name,), min(1.0, len(snapshot.blind) / asked) if asked else None)
+        share = min(1.0, len(snapshot.blind) / asked) if asked else None
+        ratio.add((snapshot.target.name,), share if _is_seen(snapshot) else 1.0)
     yield from (unknown, ratio)
 
 

@@ -16,8 +16,9 @@ from watchdog.http.get import Answer, Getter
 from watchdog.http.url import redact_url
 from watchdog.model import NO_LABELS
 from watchdog.scrape.answer import Row, matrix_of, read_matrix
-from watchdog.scrape.samples import DURATION, REPLICA_LABELS, UP, Fleet, Looks
-from watchdog.text import one_line
+from watchdog.scrape.samples import DURATION, UP, Fleet, Looks
+from watchdog.settings.prometheus import REPLICA_LABELS
+from watchdog.text import one_line, printable_labels
 
 WINDOW_SECONDS = 720.0
 """What one look needs: ten minutes to compare with, and the window of now."""
@@ -65,8 +66,8 @@ class PrometheusSource:
         """What the Prometheus said of its own answers, an answer that is not whole above all."""
         self.is_partial = False
         """Whether it said such a thing of the last one."""
-        self.answer_bytes = 0
-        """The size of the last one."""
+        self.bytes_read = 0
+        """The size of all so far."""
         self.skew_seconds = 0.0
         """By how much its clock is ahead of ours, as its last answer told."""
         braces = _BRACES.fullmatch(match)
@@ -82,7 +83,9 @@ class PrometheusSource:
 
         Where no matchers were given and `finds_jobs` is false, the jobs found before are read.
         """
-        match = self._matchers(at, seconds, finds_jobs=finds_jobs)
+        if finds_jobs:
+            self.find_jobs(at, seconds)
+        match = self._matchers()
         if match is None:
             return Fleet({})
         names = "|".join((_VLLM, *_BESIDE))
@@ -92,28 +95,32 @@ class PrometheusSource:
         except ValueError as error:
             raise SourceError(f"{self.shown_url}: labels that cannot be read: {error}") from None
 
+    def find_jobs(self, at: float, seconds: float) -> None:
+        """Adds the jobs in which an engine of vLLM was seen in these seconds, where no matchers were given."""
+        if self._match:
+            return
+        query = f'group by (job) (last_over_time({{__name__=~"{_ENGINES}"}}[{_range(seconds)}]))'
+        self._jobs |= {row["metric"].get("job", "") for row in self._vector(query, at)}
+
     def present(self, at: float) -> Collection[frozenset[tuple[str, str]]]:
         """The labels of what is a target at that moment, as far as the Prometheus shows it; raises SourceError.
 
         A target that left has a marker of staleness; one that is not scraped any more is shown for five minutes.
         """
-        match = self._matchers(at, WINDOW_SECONDS, finds_jobs=False)
+        match = self._matchers()
         if match is None:
             return ()
         rows = self._vector(f'{{__name__=~"{UP}|{_ENGINES}", {match}}}', at)
-        return [frozenset(row["metric"].items()) for row in rows]
+        return [frozenset(printable_labels(row["metric"]).items()) for row in rows]
 
     def close(self) -> None:
         """Closes the connection; a query under way in another thread ends at once, as failed."""
         self._getter.close()
 
-    def _matchers(self, at: float, seconds: float, *, finds_jobs: bool) -> str | None:
-        """Matchers for the targets to read: those given, else the jobs of which an engine of vLLM was seen."""
+    def _matchers(self) -> str | None:
+        """Matchers for the targets to read; None where no job with an engine is known."""
         if self._match:
             return self._match
-        if finds_jobs or not self._jobs:
-            query = f'group by (job) (last_over_time({{__name__=~"{_ENGINES}"}}[{_range(seconds)}]))'
-            self._jobs |= {row["metric"].get("job", "") for row in self._vector(query, at)}
         jobs = "|".join(map(re.escape, sorted(self._jobs)))
         return f"job=~{json.dumps(jobs)}" if self._jobs else None
 
@@ -150,7 +157,9 @@ class PrometheusSource:
 
     def _ask(self, query: str, at: float) -> Answer:
         limits = self._limits
-        asked = urlencode({"query": query, "time": f"{at:.3f}", "timeout": f"{limits.deadline_seconds:g}s"})
+        asked = urlencode(
+            {"query": query, "time": f"{at:.3f}", "timeout": f"{1000 * limits.deadline_seconds:.0f}ms"}
+        )
         base, mark, own = self._getter.url.partition("?")
         url = f"{base.rstrip('/').removesuffix(QUERY_PATH)}{QUERY_PATH}?{own}{'&' if mark else ''}{asked}"
         seconds = limits.deadline_seconds
@@ -161,7 +170,7 @@ class PrometheusSource:
         except Exception as error:  # Whatever libraries raise, a person is told what it means.
             detail = self._getter.failure(error, seconds).detail
             raise SourceError(f"{self.shown_url}: {detail}{_advice(detail)}") from None
-        self.answer_bytes = len(answer.body)
+        self.bytes_read += len(answer.body)
         self.skew_seconds = _skew_seconds(answer)
         return answer
 

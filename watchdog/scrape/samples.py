@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from watchdog.model import NO_LABELS, Failure, Reason, Scrape
 from watchdog.scrape.answer import Row, Sample, labels_of
+from watchdog.settings.prometheus import REPLICA_LABELS
 from watchdog.text import one_line, printable_labels
 
 NAME = "__name__"
@@ -21,20 +22,8 @@ DURATION = "scrape_duration_seconds"
 _UP, _DURATION = f"{UP}{{}}".encode(), f"{DURATION}{{}}".encode()
 # What every engine shows, without a prefix; its labels tell the target's where no `up` was kept.
 _GAUGE = "num_requests_running"
-_ADDRESS = "instance"
+ADDRESS = "instance"
 _ENGINES_OWN = frozenset({NAME, "model_name", "engine"})
-# Labels by which two servers of a pair that scrape the same targets differ, as their manuals name them.
-REPLICA_LABELS = frozenset(
-    {
-        "prometheus_replica",
-        "prometheus",
-        "replica",
-        "__replica__",
-        "receive",
-        "rule_replica",
-        "thanos_replica",
-    }
-)
 # In this order names are tried: a pod is what people look for, an address changes.
 _NAMINGS = (
     *(("pod",), ("pod", "namespace"), ("pod", "namespace", "cluster")),
@@ -225,7 +214,7 @@ class Looks:
 
     def _server(self, target: _Target) -> ScrapedServer:
         """A server without scrapes yet; without an address nothing would say that two of a pair scrape the same."""
-        of_pair = self._replica_labels if _ADDRESS in target.labels else frozenset[str]()
+        of_pair = self._replica_labels if ADDRESS in target.labels else frozenset[str]()
         scraped_by = {name: value for name, value in target.labels.items() if name in of_pair}
         return ScrapedServer(_without(target.labels, of_pair), scraped_by, target.has_vllm)
 
@@ -288,7 +277,7 @@ def _joined(servers: Sequence[ScrapedServer]) -> list[ScrapedServer]:
     kept: list[ScrapedServer] = []
     last: dict[frozenset[tuple[str, str]], ScrapedServer] = {}
     for server in sorted(servers, key=lambda each: each.times[0]):
-        key = frozenset(_without(server.labels, {_ADDRESS}).items())
+        key = frozenset(_without(server.labels, {ADDRESS}).items())
         before = last.get(key)
         if "pod" in server.labels and before is not None and before.times[-1] < server.times[0]:
             server.before = before

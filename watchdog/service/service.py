@@ -13,7 +13,8 @@ from watchdog.diagnosis.fleet import FLEET
 from watchdog.discovery.discovery import Discovery
 from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
-from watchdog.model import Incident, Key, Snapshot, Subject, Target, Transition
+from watchdog.http.url import host_and_port
+from watchdog.model import NO_LABELS, Incident, Key, Snapshot, Subject, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.maintenance import Maintenance, Opening
 from watchdog.notify.notifiers import Notifiers
@@ -31,7 +32,9 @@ from watchdog.service.fleet_watch import FleetWatch, Step
 from watchdog.service.open_files import OpenFiles, open_files_notes
 from watchdog.service.pace import Pace
 from watchdog.service.schedule import Schedule, share_of
-from watchdog.service.watch import Watch
+from watchdog.service.source_watch import ServerWatch
+from watchdog.service.sources import Household, Sources
+from watchdog.service.watch import Watch, Watched
 from watchdog.settings.model import Settings
 from watchdog.settings.target import TargetSettings
 from watchdog.state.database import Mode
@@ -78,6 +81,10 @@ class Service:
         self._watches: dict[str, Watch] = {}
         self._begun = False
         self._shapes = Shapes()
+        household = Household(
+            self._begin_server, self._end_server, self._ledger, self._names, self._addresses
+        )
+        self._sources = Sources(household, self._schedule)
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
         self._schedule_fleet()
         self._changing = threading.Lock()
@@ -89,6 +96,7 @@ class Service:
         self._registry = Metrics(self)
         for index, entry in enumerate(settings.targets):
             self._watches[entry.name] = self._begin(entry, share_of(index, len(settings.targets)))
+        self._sources.begin(settings.prometheus, self._restored.last_seen)
         self._begun = True
 
     # What the API and our metrics see.
@@ -115,23 +123,27 @@ class Service:
 
     @property
     def started(self) -> bool:
-        """Whether there was a time when the first cycle of every target had ended, well or badly.
+        """Whether there was a time when every target and every Prometheus had been looked at, well or badly.
 
         Targets that come later are no reason to begin again.
         """
         if not self._has_started:
-            self._has_started = self._discovery.has_answered and all(
-                watch.finished_at is not None or watch.errors for watch in self._all()
+            self._has_started = (
+                self._discovery.has_answered
+                and self._sources.have_looked
+                and all(
+                    watch.finished_at is not None or watch.errors for watch in tuple(self._watches.values())
+                )
             )
         return self._has_started
 
     @property
     def is_configured(self) -> bool:
         """Whether anything is to be watched; what is found may be nothing yet."""
-        return bool(self._watches) or self._discovery.is_used
+        return bool(self._watches) or self._discovery.is_used or self._sources.is_used
 
     def targets(self) -> Sequence[Target]:
-        """Every target: those of the settings in their order, then those that were found."""
+        """Every target: those of the settings in their order, then those that were found, in a Prometheus last."""
         return [watch.target for watch in self._all()]
 
     def snapshots(self) -> Mapping[str, Snapshot]:
@@ -145,17 +157,17 @@ class Service:
 
     def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
         """How signals of an engine went over the pages that are remembered."""
-        watch = self._watches.get(subject.target)
+        watch = self._find(subject.target)
         return watch.hindsight(subject, names) if watch is not None else {}
 
     def days(self) -> Mapping[str, Day]:
         """The last 24 hours of each target, by its name."""
-        return {name: day for name in self._watches if (day := self._days.get(name)) is not None}
+        return {name: day for name in self._known_names() if (day := self._days.get(name)) is not None}
 
     def day_readings(self) -> Mapping[str, DayReadings]:
         """The readings of each target over the last 24 hours, by its name."""
         known = self._readings_of_day
-        return {name: day for name in self._watches if (day := known.get(name)) is not None}
+        return {name: day for name in self._known_names() if (day := known.get(name)) is not None}
 
     def fleet_incidents(self) -> Sequence[Incident]:
         """What is wrong among the targets that serve one model."""
@@ -163,22 +175,24 @@ class Service:
 
     def maintenance(self, wall: float) -> Mapping[str, Opening]:
         """The window of maintenance that each target is in at that unix second; those that are in none are left out."""
-        pairs = ((name, self._maintenance.opening(name, wall)) for name in self._watches)
+        pairs = ((name, self._maintenance.opening(name, wall)) for name in self._known_names())
         return {name: opening for name, opening in pairs if opening is not None}
 
     def cycle_alive(self) -> bool:
         """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
-        watches = self._all()
-        if not watches:
+        settings, watches = self._settings, tuple(self._watches.values())
+        looks = [(watch.finished_at, settings.interval_seconds(watch.target.name)) for watch in watches]
+        looks += self._sources.looks()
+        if not looks:
             return True
-        ended = [watch.finished_at for watch in watches if watch.finished_at is not None]
-        shortest = min(self._settings.interval_seconds(watch.target.name) for watch in watches)
+        ended = [at for at, _ in looks if at is not None]
+        shortest = min(interval for _, interval in looks)
         return steady_seconds() - max(ended, default=self._started_at) <= INTERVALS_ALIVE * shortest
 
     def strains(self) -> Sequence[str]:
         """What is amiss with the watching itself, for people: time for scrapes, open files, servers not found."""
         own = (self._pace.note, self._open_files.note, *open_files_notes(len(self._watches)))
-        return tuple(note for note in (*own, *self._discovery.notes()) if note)
+        return tuple(note for note in (*own, *self._discovery.notes(), *self._sources.notes()) if note)
 
     def figures(self) -> Figures:
         """What we count of ourselves."""
@@ -195,6 +209,7 @@ class Service:
             external_url=self._settings.web.external_url or "",
             looks=self._discovery.looks,
             in_maintenance=frozenset(self.maintenance(time.time())),
+            prometheus=self._sources.figures(),
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
@@ -235,8 +250,9 @@ class Service:
         """Ends the watching and sends what is queued; what fires is not resolved, for it may still be so."""
         self._discovery.stop()
         self._schedule.stop()
-        for watch in self._all():
+        for watch in tuple(self._watches.values()):
             watch.close()
+        self._sources.close()
         self._fleet.close()
         self._notifiers.stop(drain_seconds)
         if self._store is not None:
@@ -265,7 +281,7 @@ class Service:
             self._reload_successful = True
             self._reloaded_at = time.time()
             self._last_fault = ""
-            log.info("reloaded", extra={"rules": len(self._rules.rules), "targets": len(self._watches)})
+            log.info("reloaded", extra={"rules": len(self._rules.rules), "targets": len(self._all())})
             return ()
 
     def _refuse(self, faults: Sequence[str]) -> Sequence[str]:
@@ -288,6 +304,7 @@ class Service:
         self._rule_files = RuleFiles(settings.rules)
         self._maintenance = Maintenance(settings.maintenance)
         self._change_targets(old, settings)
+        self._sources.change(settings.prometheus)
         if not same_rules:
             for watch in self._all():
                 watch.replace_rules(rules)
@@ -374,6 +391,28 @@ class Service:
         self._schedule.add(entry.name, watch.cycle, settings.interval_seconds(entry.name), share)
         return watch
 
+    def _begin_server(self, target: Target) -> ServerWatch:
+        """A watch for a server of a Prometheus, with what an earlier life learnt of its engines."""
+        scrape = self._settings.scrape
+        server = ServerWatch(target, self._rules, self._publish_snapshot, scrape, self._shapes)
+        if self._begun and self._store is not None:
+            server.restore((), (), self._store.pasts(target.name))
+        return server
+
+    def _end_server(self, server: ServerWatch) -> None:
+        server.close()
+        self._end(server.live())
+        self._days.pop(server.target.name, None)
+        self._readings_of_day.pop(server.target.name, None)
+
+    def _names(self) -> Collection[str]:
+        """The names of targets, and of all together."""
+        return {FLEET, *self._watches}
+
+    def _addresses(self) -> Collection[str]:
+        """Host and port of what we scrape ourselves."""
+        return {host_and_port(entry.url) for entry in self._settings.targets}
+
     def _start_seconds(self, entry: TargetSettings) -> float:
         """What it has to load its model; nothing where an earlier life saw it at work."""
         seen = not self._begun and self._store is not None and self._store.pasts(entry.name)
@@ -388,14 +427,15 @@ class Service:
         if not snapshot.up and _answered_lately(snapshot):
             self._discovery.hurry(snapshot.target.name)
         self._note_day(snapshot)
-        self._publish(snapshot.target.name, Step(snapshot.standing, snapshot.at, snapshot.wall))
+        step = Step(snapshot.standing, snapshot.at, snapshot.wall)
+        self._publish(snapshot.target.name, step, snapshot.target.labels)
 
     def _note_day(self, snapshot: Snapshot) -> None:
         name = snapshot.target.name
         day = self._days.setdefault(name, Day())
         if day.note(snapshot.verdict, snapshot.wall) and self._store is not None:
             self._store.keep_day(DayOf.VERDICTS, name, day.text())
-        watch = self._watches.get(name)
+        watch = self._find(name)
         readings = self._readings_of_day.setdefault(name, DayReadings())
         if readings.note(snapshot, watch.course.marks() if watch else ()) and self._store is not None:
             self._store.keep_day(DayOf.READINGS, name, readings.text())
@@ -410,14 +450,15 @@ class Service:
     def _publish_fleet(self, step: Step) -> None:
         self._publish(FLEET, step)
 
-    def _publish(self, target: str, step: Step) -> None:
+    def _publish(self, target: str, step: Step, labels: Mapping[str, str] = NO_LABELS) -> None:
         """Keeps and tells what one step found; called from the threads of many targets."""
         standing = step.standing
         if self._store is not None:
             self._store.record(standing.transitions)
             self._store.checkpoint(standing.incidents, step.wall, step.at, [target])
         held = self._held(standing.with_ended, step.wall)
-        self._notifiers.observe(standing.with_ended, step.at, step.wall, standing.pageable, held)
+        pageable = standing.pageable
+        self._notifiers.observe(standing.with_ended, step.at, step.wall, pageable, held, labels)
 
     def _held(self, incidents: Collection[Incident], wall: float) -> Collection[Key]:
         """What nobody is to be paged for now; of a fleet's model where any of its servers is in maintenance."""
@@ -471,7 +512,7 @@ class Service:
             self._notifiers.observe(ended, steady_seconds(), wall, ())
 
     def _knows(self, key: Key) -> bool:
-        return key.target in {*self._watches, FLEET} and self._rules.find(key.rule) is not None
+        return key.target in {*self._known_names(), FLEET} and self._rules.find(key.rule) is not None
 
     def _end(self, incidents: Iterable[Incident]) -> None:
         """Resolves what belongs to a target that is watched no more."""
@@ -489,8 +530,17 @@ class Service:
     def _ledger(self, sender: str) -> Ledger:
         return self._store.ledger(sender) if self._store is not None else self._memory[sender]
 
-    def _all(self) -> Sequence[Watch]:
-        return tuple(self._watches.values())
+    def _all(self) -> Sequence[Watched]:
+        """Every watch: of targets, and of the servers of a Prometheus."""
+        return (*tuple(self._watches.values()), *self._sources.servers())
+
+    def _known_names(self) -> Collection[str]:
+        return [watch.target.name for watch in self._all()]
+
+    def _find(self, name: str) -> Watched | None:
+        """What watches the target of that name; None where nothing does."""
+        own = self._watches.get(name)
+        return own or next((each for each in self._sources.servers() if each.target.name == name), None)
 
 
 def _of(target: str, incidents: Iterable[Incident]) -> list[Incident]:

@@ -40,6 +40,7 @@ from watchdog.schema import Duration
 from watchdog.settings.apprise import AppriseSettings, apprise_faults
 from watchdog.settings.discovery import DiscoverySettings
 from watchdog.settings.maintenance import MaintenanceSettings
+from watchdog.settings.prometheus import SourceSettings
 from watchdog.settings.section import Count, Credentials, LabelName, Line, Number, Seconds, Section, Url
 from watchdog.settings.sources import CommandLine, Environment, File, Layers
 from watchdog.settings.target import TargetSettings
@@ -190,17 +191,6 @@ class RuleSettings(Section):
     allow_untested: bool = Field(default=False, description="Load your rules even when their own tests fail.")
 
 
-class PrometheusSettings(Credentials):
-    """A Prometheus, or what answers its query API, that scrapes the servers already. A bare URL will do."""
-
-    url: Url = Field(description="Its base URL, such as http://prometheus:9090; what stands before /api/v1.")
-    match: Line = Field(
-        default="",
-        description='Matchers of the targets to read, as `job="vllm"`; every job with a vLLM where not given.',
-    )
-    tenant: Line = Field(default="", max_length=256, description="Tenant, sent as X-Scope-OrgID.")
-
-
 class AlertmanagerEndpoint(Credentials):
     """One Alertmanager. A bare URL will do."""
 
@@ -312,6 +302,10 @@ class Settings(BaseSettings):
         default_factory=DiscoverySettings,
         description="Where servers that come and go are found, beside or instead of targets.",
     )
+    prometheus: list[SourceSettings] = Field(
+        default_factory=list,
+        description="Every Prometheus whose vLLM servers are watched, beside or instead of targets.",
+    )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings, description="How targets are read.")
     web: WebSettings = Field(default_factory=WebSettings, description="Our own HTTP server.")
     rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes are looked for.")
@@ -353,7 +347,7 @@ class Settings(BaseSettings):
         layers = given.get(LAYERS)
         return layers if isinstance(layers, tuple) else (init_settings,)
 
-    @field_validator("targets", "webhooks", "apprise")
+    @field_validator("targets", "prometheus", "webhooks", "apprise")
     @classmethod
     def _no_two_names(cls, entries: list[Any]) -> list[Any]:
         return _distinct(entries, "name")
@@ -376,6 +370,7 @@ class Settings(BaseSettings):
     def longest_interval_seconds(self) -> float:
         """The longest pause between scrapes of any target."""
         intervals = [self.interval_seconds(entry.name) for entry in self.targets]
+        intervals += [source.interval_seconds for source in self.prometheus]
         return max(intervals, default=self.scrape.interval_seconds)
 
     def deadline_seconds(self, name: str) -> float:
@@ -480,6 +475,7 @@ def _risks(settings: Settings) -> list[str]:
     entries: list[Credentials] = [
         *settings.targets,
         *settings.discovery.http_sd,
+        *settings.prometheus,
         *settings.alertmanager.urls,
         *settings.webhooks,
     ]

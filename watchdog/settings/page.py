@@ -54,6 +54,9 @@ discovery:
 maintenance:
   - {name: kernel, targets: ["chat*"], from: 2026-12-05T22:00, to: 2026-12-06T02:00, zone: Europe/Berlin}
   - {targets: ["batch-*"], days: [saturday, sunday], hours: 22:00-06:00}
+prometheus:
+  - url: http://prometheus:9090     # every vLLM server that it scrapes
+    match: job="vllm"
 alertmanager:
   urls: [http://alertmanager-0:9093, http://alertmanager-1:9093]
 state:
@@ -141,6 +144,8 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, list):
+        return ", ".join(f"`{each}`" for each in default)
     if isinstance(default, dict):
         return ", ".join(f"`{key}: {value}`" for key, value in default.items())
     return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"

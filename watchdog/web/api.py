@@ -470,7 +470,7 @@ def _odd(state: ServiceState) -> Iterator[str]:
 
 def _not_ready(state: ServiceState) -> Iterator[str]:
     if not state.is_configured:
-        yield "no targets are configured: give targets or discovery in the settings, or --target URL"
+        yield "no targets are configured: give targets, discovery or prometheus in the settings, or --target URL"
     if not state.rules.rules:
         yield "no rules are loaded: set rules.shipped or rules.directories"
     if state.is_configured and not state.started:
