@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check quick coverage compatible bench bench-scale figures soak weeks docs clean
+.PHONY: help run test check quick coverage compatible bench bench-scale bench-prometheus figures soak weeks docs clean
 
 # The rooms that touch nothing but their arguments, and what they stand on.
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
@@ -57,6 +57,9 @@ bench: .venv/.develops ## what a scrape, a verdict and a resident service cost
 
 bench-scale: .venv/.develops ## what serve costs by its number of targets (TARGETS="1 1000"), a tenth of them firing
 	$(BIN)/python -m tests.bench.scale $(TARGETS)
+
+bench-prometheus: .venv/.develops ## what serve costs on a Prometheus and a VictoriaMetrics that scrape 200 servers (SERVERS=20)
+	$(BIN)/python -m tests.bench.prometheus $(SERVERS)
 
 figures: .venv/.develops ## measure serve, on a quiet machine, and write the figures into the documents
 	$(BIN)/python -m tests.bench.figures

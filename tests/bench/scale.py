@@ -85,11 +85,16 @@ def service(servers: str, targets: int, directory: Path) -> Iterator[tuple[int, 
     log = directory / "log"
     command = [sys.executable, "-m", "watchdog", "serve", "--config", str(config)]
     with log.open("w") as errors, subprocess.Popen(command, stderr=errors) as process:
-        while (found := re.search(r"address=(\S+)", log.read_text())) is None:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.2)
-        yield process.pid, found[1]
+        yield process.pid, address_of(process, log)
         process.terminate()
+
+
+def address_of(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where a watchdog answers, once its log says so."""
+    while (found := re.search(r"address=(\S+)", log.read_text())) is None:
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.2)
+    return found[1]
 
 
 def scrapes(servers: str) -> int:

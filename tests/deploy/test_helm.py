@@ -11,7 +11,7 @@ from watchdog.settings.model import load
 from .objects import Object, named, of_kind, read, validate
 from .programs import Programs, run
 
-VALUES = ("", "fleet", "sidecar", "replicas")
+VALUES = ("", "fleet", "sidecar", "replicas", "prometheus")
 ONLY_THE_SIDECAR = ("--set", "fleet.enabled=false,sidecar.enabled=true")
 
 

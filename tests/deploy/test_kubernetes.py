@@ -21,6 +21,7 @@ FOLDERS = (
     "examples/fleet",
     "examples/fleet-with-token",
     "examples/fleet-on-openshift",
+    "examples/from-a-prometheus",
 )
 
 
@@ -115,7 +116,9 @@ def our_containers(objects: list[Object]) -> list[tuple[Object, dict[str, Any]]]
     ]
 
 
-@pytest.mark.parametrize("folder", ["base", "examples/sidecar", "examples/fleet"])
+@pytest.mark.parametrize(
+    "folder", ["base", "examples/sidecar", "examples/fleet", "examples/from-a-prometheus"]
+)
 def test_the_settings_load_with_the_environment_of_the_container(
     built: dict[str, list[Object]], folder: str, tmp_path: Path
 ) -> None:
@@ -124,7 +127,7 @@ def test_the_settings_load_with_the_environment_of_the_container(
         config.write_text(settings_text(built[folder]))
         settings = load(config, {}, environment(container))
         assert settings.web.host == "0.0.0.0"
-        assert settings.targets
+        assert settings.targets or settings.prometheus
         # The only thing to be warned of is the open port, which the NetworkPolicy is for.
         assert [each.split()[0] for each in settings.warnings] == ["web.host"]
 

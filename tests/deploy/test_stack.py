@@ -1,6 +1,7 @@
 """The files of deploy/compose, and the whole way of an alert with them and Debian's real programs."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,16 @@ def test_the_settings_load_and_warn_of_nothing(compose: Path) -> None:
     settings = load(compose / "watchdog.yaml")
     assert settings.warnings == ()
     assert [endpoint.url for endpoint in settings.alertmanager.urls] == ["http://127.0.0.1:9093"]
+
+
+def test_the_watchdog_beside_a_prometheus_reads_it(compose: Path) -> None:
+    document = yaml.safe_load((compose / "from-a-prometheus.yaml").read_text())
+    [service] = document["services"].values()
+    given = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", text) for name, text in service["environment"].items()}
+    settings = load(environment=given)
+    assert [source.url for source in settings.prometheus] == ["http://127.0.0.1:9090"]
+    assert (settings.warnings, settings.web.host, service["network_mode"]) == ((), "127.0.0.1", "host")
+    assert f"{next(iter(document['volumes']))}:{settings.state.directory}" in service["volumes"]
 
 
 def test_grafana_finds_the_data_source_and_the_dashboards(

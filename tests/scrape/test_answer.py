@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.scrape.answer import labels_of, matrix_of, read_matrix
+from watchdog.scrape.answer import labels_of, matrix_of, read_matrix, samples_of
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     ['{"metric":', ',"values":[[', "]]}", '],["', "\\", '"']
@@ -33,16 +33,20 @@ def compact(told: Any) -> bytes:
 def test_an_answer_without_blanks_is_read_as_json_says(
     rows: list[dict[str, Any]], warnings: list[str]
 ) -> None:
-    told = answer(rows, warnings=warnings)
-    read, same = read_matrix(compact(told)), matrix_of(told)
+    body = answer(rows, warnings=warnings)
+    read, same = read_matrix(compact(body)), matrix_of(body)
     assert same is not None
     if read is None:
         # The mark of an end in a warning: then it is for JSON to read.
         assert any("]]}" in each for each in warnings)
         return
     assert read.told["warnings"] == warnings
-    assert [each.samples for each in read.rows] == [each.samples for each in same.rows]
-    assert [labels_of(each.metric) for each in read.rows] == [each["metric"] for each in rows]
+    for matrix in (read, same):
+        assert [labels_of(metric) for metric, _ in matrix.rows] == [each["metric"] for each in rows]
+        told = [
+            [(float(at), value.decode()) for at, value in samples_of(values)] for _, values in matrix.rows
+        ]
+        assert told == [[(at, value) for at, value in each["values"]] for each in rows]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from math import nan
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,10 +23,22 @@ ENGINE = {"model_name": "m", "engine": "0"}
 def row(name: str, target: Mapping[str, str], *values: float, **labels: str) -> Row:
     """A series with a sample every 15 s, the last at AT; NaN leaves one out but for `up`."""
     times = [AT - 15 * (len(values) - 1 - number) for number in range(len(values))]
-    samples = [(at, str(value).encode()) for at, value in zip(times, values, strict=True)]
-    return Row(
-        json.dumps({"__name__": name, **target, **labels}).encode(),
-        [each for each in samples if each[1] != b"nan" or name == "up"],
+    samples = [
+        [at, str(value)]
+        for at, value in zip(times, values, strict=True)
+        if str(value) != "nan" or name == "up"
+    ]
+    return made({"__name__": name, **target, **labels}, samples)
+
+
+def made(labels: Mapping[str, str], samples: list[list[Any]]) -> Row:
+    return json.dumps(labels).encode(), json.dumps(samples, separators=(",", ":")).encode()[1:-1]
+
+
+def earlier(one: Row, seconds: float) -> Row:
+    metric, values = one
+    return made(
+        json.loads(metric), [[at - seconds, value] for at, value in json.loads(f"[{values.decode()}]")]
     )
 
 
@@ -212,7 +225,7 @@ def test_a_pod_that_goes_on_at_another_address_is_one_server() -> None:
     old, new = pod("1:80", pod="v-0"), pod("2:80", pod="v-0")
     rows = [
         *server(new, 1, 1),
-        *(Row(each.metric, [(at - 45, value) for at, value in each.samples]) for each in server(old, 1, 1)),
+        *(earlier(each, 45) for each in server(old, 1, 1)),
         *server(pod("3:80", pod="v-1"), 1, 1),
     ]
     fleet = fleet_of(rows)

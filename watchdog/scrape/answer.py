@@ -1,27 +1,23 @@
 """A query's answer of raw samples, read as it stands: no object is made of a label that was read before."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from watchdog.text import one_line
 
-Sample = tuple[float, bytes]
-"""Unix seconds, and the value as it was scraped."""
+Row = tuple[bytes, bytes]
+"""One series: its labels as JSON, its name among them, and its samples as JSON without the outer brackets."""
 
 # A quote inside a text of JSON has a backslash before it: these can stand nowhere but where a series begins, where its
 # values begin, and where they end.
 _SERIES = b'{"metric":'
-_VALUES = b',"values":[['
-_NEXT_SAMPLE = b"],["
-_END = b"]]}"
-
-
-class Row(NamedTuple):
-    """One series: its labels as JSON, its name among them, and its samples in the order of their times."""
-
-    metric: bytes
-    samples: Sequence[Sample]
+_VALUES = b',"values":['
+_END = b"]}"
+# All that samples are made of: times, and numbers between quotes, `+Inf` and `NaN` among them.
+_OF_SAMPLES = b'0123456789.,"[]+-eEINFaNinf'
+_SAMPLE = re.compile(rb'\[([^,"]+),"([^"]+)"\]')
 
 
 class Matrix(NamedTuple):
@@ -51,7 +47,7 @@ def matrix_of(told: Mapping[str, Any]) -> Matrix | None:
     try:
         series = [(each["metric"], each["values"]) for each in told["data"]["result"]]
         rows = [
-            Row(json.dumps(_labels(metric)).encode(), [_sample(at, value) for at, value in values])
+            (json.dumps(_labels(metric)).encode(), b",".join(_sample(at, value) for at, value in values))
             for metric, values in series
         ]
     except (KeyError, TypeError, ValueError):
@@ -67,6 +63,11 @@ def labels_of(metric: bytes) -> dict[str, str]:
         raise ValueError(one_line(metric.decode(errors="replace"), 200)) from None
 
 
+def samples_of(values: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The time of each sample and its value, as they are written."""
+    return ((match[1], match[2]) for match in _SAMPLE.finditer(values))
+
+
 def _matrix(without_series: bytes, rows: Sequence[Row]) -> Matrix | None:
     told = json.loads(without_series)
     is_one = (
@@ -76,24 +77,18 @@ def _matrix(without_series: bytes, rows: Sequence[Row]) -> Matrix | None:
 
 
 def _row(piece: bytes) -> Row:
-    metric, mark, values = piece.partition(_VALUES)
-    if not mark:
+    metric, _, values = piece.partition(_VALUES)
+    # What looks like samples and is none makes a page that cannot be read.
+    if values[-2:] != b'"]' or values.translate(None, _OF_SAMPLES):
         raise ValueError
-    samples = []
-    for text in values.split(_NEXT_SAMPLE):
-        at, _, value = text.partition(b",")
-        if value[:1] != b'"' or value[-1:] != b'"':
-            raise ValueError
-        float(value[1:-1])
-        samples.append((float(at), value[1:-1]))
-    return Row(metric, samples)
+    return metric, values
 
 
-def _sample(at: object, value: object) -> Sample:
+def _sample(at: object, value: object) -> bytes:
     if isinstance(at, bool) or not isinstance(at, int | float) or not isinstance(value, str):
         raise TypeError
     float(value)
-    return float(at), value.encode()
+    return f'[{at!r},"{value}"]'.encode()
 
 
 def _labels(metric: object) -> dict[str, str]:

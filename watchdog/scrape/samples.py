@@ -4,6 +4,7 @@ All samples of one scrape carry its time to the millisecond, and the labels that
 series `up` has just these labels, and a sample for each scrape, also for one that failed.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from watchdog.model import NO_LABELS, Failure, Reason, Scrape
-from watchdog.scrape.answer import Row, Sample, labels_of
+from watchdog.scrape.answer import Row, labels_of, samples_of
 from watchdog.settings.prometheus import REPLICA_LABELS
 from watchdog.text import one_line, printable_labels
 
@@ -29,18 +30,14 @@ _NAMINGS = (
     *(("pod",), ("pod", "namespace"), ("pod", "namespace", "cluster")),
     *(("instance",), ("instance", "job"), ("instance", "job", "cluster")),
 )
+# What was sorted once is known until so many times as much is known as is seen.
+MOST_TIMES = 2
+SPARE_PLACES = 1000
 # The other of a pair is taken once this one has missed so many scrapes that the other has.
 _MISSED = 3
 NOT_SCRAPED = Failure(Reason.NOT_SCRAPED, "the Prometheus could not scrape it (`up` is 0)")
 
 Labels = Mapping[str, str]
-
-
-class _Line(NamedTuple):
-    """A series as it stood on the page, without its value."""
-
-    head: bytes
-    samples: Sequence[Sample]
 
 
 class _Target:
@@ -52,11 +49,17 @@ class _Target:
         self.has_vllm = False
 
 
-class _Place(NamedTuple):
-    """Whose a series is, and how it stood on its page."""
+_Place = tuple[_Target, bytes]
+"""Whose a series is, and how it stood on its page."""
+_Line = tuple[bytes, bytes]
+"""A series as it stood on its page, without a value, and its samples."""
 
-    target: _Target
-    head: bytes
+
+class _Moment(NamedTuple):
+    """When a server was scraped: in unix seconds, and as its samples have it written."""
+
+    at: float
+    written: bytes
 
 
 class ScrapedServer:
@@ -66,30 +69,34 @@ class ScrapedServer:
     was ever on a page. `before` is the same pod at an address that it had until then: its scrapes come first.
     """
 
-    def __init__(self, labels: Labels, scraped_by: Labels = NO_LABELS, has_vllm: bool = False) -> None:
+    def __init__(
+        self,
+        labels: Labels,
+        lines: Iterable[_Line],
+        scraped_by: Labels = NO_LABELS,
+        has_vllm: bool = False,
+    ) -> None:
         self.labels = labels
         self.scraped_by = scraped_by
         self.has_vllm = has_vllm
         self.before: ScrapedServer | None = None
-        self._up: Sequence[Sample] | None = None
-        self._lines: list[_Line] = []
-        self._durations: Mapping[float, bytes] = {}
+        self._lines = [line for line in lines if line[0] not in {_UP, _DURATION}]
+        of_prometheus = {head: values for head, values in lines if head in {_UP, _DURATION}}
+        up = of_prometheus.get(_UP)
+        self._up = None if up is None else dict(samples_of(up))
+        self._durations = dict(samples_of(of_prometheus.get(_DURATION, b"")))
+        self._moments = self._when()
 
-    def take(self, head: bytes, samples: Sequence[Sample]) -> None:
-        """Adds a series of its pages, as it stood there, or one that the Prometheus made of its scrapes."""
-        if head == _UP:
-            self._up = samples
-        elif head == _DURATION:
-            self._durations = dict(samples)
-        else:
-            self._lines.append(_Line(head, samples))
+    def _when(self) -> Sequence[_Moment]:
+        if self._up is None:
+            written = {at for _, values in self._lines for at, _ in samples_of(values)}
+            return sorted(_Moment(float(at), at) for at in written)
+        return [_Moment(float(at), at) for at, value in self._up.items() if isfinite(float(value))]
 
     @property
     def times(self) -> list[float]:
         """When it was scraped, or scraped in vain, in unix seconds."""
-        if self._up is None:
-            return sorted({at for line in self._lines for at, _ in line.samples})
-        return [at for at, value in self._up if isfinite(float(value))]
+        return [moment.at for moment in self._moments]
 
     @property
     def pace_seconds(self) -> float | None:
@@ -100,34 +107,32 @@ class ScrapedServer:
     @property
     def is_up(self) -> bool:
         """Whether its last scrape gave a page."""
-        return not self._up or not _is_zero(self._up[-1])
+        return not self._up or float(next(reversed(self._up.values()))) != 0
 
     def scrapes(self, after: float = -inf) -> Iterator[Scrape]:
         """Its scrapes later than `after` (unix seconds) in order; a page is put together as it is asked for."""
         if self.before is not None:
             yield from self.before.scrapes(after)
-        failed = {at for at, value in self._up or () if float(value) == 0}
-        cursors = [0] * len(self._lines)
-        for at in self.times:
+        for at, written in self._moments:
             if at <= after:
                 continue
-            took_seconds = float(self._durations.get(at, 0.0))
-            if at in failed:
+            took_seconds = float(self._durations.get(written, 0.0))
+            if self._up is not None and float(self._up[written]) == 0:
                 yield Scrape(at, at, took_seconds, 0, b"", NOT_SCRAPED)
             else:
                 # A page without any series that we asked for is a page.
-                texts = list(self._texts(at, cursors)) or [UP.encode() + b" 1"]
+                texts = list(self._texts(written)) or [UP.encode() + b" 1"]
                 yield Scrape(at, at, took_seconds, 200, b"\n".join(texts) + b"\n")
 
-    def _texts(self, at: float, cursors: list[int]) -> Iterator[bytes]:
-        """The lines of the page of a time; `cursors` are moved up to it."""
-        for number, line in enumerate(self._lines):
-            samples, cursor = line.samples, cursors[number]
-            while cursor < len(samples) and samples[cursor][0] < at:
-                cursor += 1
-            cursors[number] = cursor
-            if cursor < len(samples) and samples[cursor][0] == at:
-                yield line.head + b" " + samples[cursor][1]
+    def _texts(self, written: bytes) -> Iterator[bytes]:
+        """The lines of the page of a time."""
+        mark = b"[" + written + b',"'
+        length = len(mark)
+        for head, values in self._lines:
+            begin = values.find(mark)
+            if begin >= 0:
+                begin += length
+                yield head + b" " + values[begin : values.index(b'"', begin)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +166,20 @@ class Looks:
     def fleet(self, rows: Iterable[Row]) -> Fleet:
         """The servers of a look; raises ValueError for a row whose labels cannot be read."""
         rows = list(rows)
-        new = {row.metric: labels_of(row.metric) for row in rows if row.metric not in self._places}
-        if new and not self._sort(new):
-            self._places.clear()
-            self._sort({row.metric: labels_of(row.metric) for row in rows})
         places = self._places
-        # What is on no page any more is forgotten.
-        self._places = {row.metric: places[row.metric] for row in rows if row.metric in places}
+        new = {metric: labels_of(metric) for metric, _ in rows if metric not in places}
+        if new and not self._sort(new):
+            places.clear()
+            self._sort({metric: labels_of(metric) for metric, _ in rows})
+        if len(places) > MOST_TIMES * len(rows) + SPARE_PLACES:
+            # Of what was on no page lately nothing is kept.
+            now = {metric for metric, _ in rows}
+            self._places = {metric: place for metric, place in places.items() if metric in now}
         return self._fleet(rows)
 
     def _sort(self, new: Mapping[bytes, Labels]) -> bool:
         """Finds whose these are; False where a new target changes whose the others are."""
-        known = list(dict.fromkeys(place.target for place in self._places.values()))
+        known = list(dict.fromkeys(target for target, _ in self._places.values()))
         by_names = _by_names(known)
         found = {
             metric: _Target(_without(labels, {NAME})) for metric, labels in new.items() if labels[NAME] == UP
@@ -187,7 +194,7 @@ class Looks:
             target = found.get(metric) or _owner(labels, by_names)
             if target is not None:
                 target.has_vllm = target.has_vllm or "vllm" in labels[NAME]
-                self._places[metric] = _Place(target, self._head(labels, target.labels))
+                self._places[metric] = (target, self._head(labels, target.labels))
         return True
 
     def _head(self, labels: Labels, of_target: Labels) -> bytes:
@@ -196,27 +203,24 @@ class Looks:
         return self._heads.setdefault(head, head)
 
     def _fleet(self, rows: Iterable[Row]) -> Fleet:
-        servers: dict[_Target, ScrapedServer] = {}
+        lines: defaultdict[_Target, list[_Line]] = defaultdict(list)
         places = self._places
-        for metric, samples in rows:
+        for metric, values in rows:
             place = places.get(metric)
             if place is not None:
-                target = place.target
-                server = servers.get(target)
-                if server is None:
-                    server = servers[target] = self._server(target)
-                server.take(place.head, samples)
-        scraped = [server for server in servers.values() if server.times]
+                lines[place[0]].append((place[1], values))
+        servers = [self._server(target, own) for target, own in lines.items()]
+        scraped = [server for server in servers if server.times]
         others = {server.labels.get("job") for server in scraped if not server.has_vllm and server.is_up}
         ours = [each for each in scraped if each.has_vllm or each.labels.get("job") not in others]
         once, notes = self._without_pairs(ours)
         return Fleet(_named(_joined(once)), tuple(notes))
 
-    def _server(self, target: _Target) -> ScrapedServer:
-        """A server without scrapes yet; without an address nothing would say that two of a pair scrape the same."""
+    def _server(self, target: _Target, lines: Iterable[_Line]) -> ScrapedServer:
+        """A server; without an address nothing would say that two of a pair scrape the same."""
         of_pair = self._replica_labels if ADDRESS in target.labels else frozenset[str]()
         scraped_by = {name: value for name, value in target.labels.items() if name in of_pair}
-        return ScrapedServer(_without(target.labels, of_pair), scraped_by, target.has_vllm)
+        return ScrapedServer(_without(target.labels, of_pair), lines, scraped_by, target.has_vllm)
 
     def _without_pairs(self, servers: Sequence[ScrapedServer]) -> tuple[list[ScrapedServer], list[str]]:
         groups: dict[frozenset[tuple[str, str]], list[ScrapedServer]] = {}
@@ -324,10 +328,6 @@ def _escaped(value: str) -> str:
 def _without(labels: Labels, names: Iterable[str]) -> dict[str, str]:
     left_out = frozenset(names)
     return {name: value for name, value in labels.items() if name not in left_out}
-
-
-def _is_zero(sample: Sample) -> bool:
-    return float(sample[1]) == 0
 
 
 def labels_text(labels: Labels) -> str:
