@@ -57,6 +57,17 @@ def test_what_the_api_server_took_is_in_flight_though_the_gauges_show_nothing() 
     assert verdict(Proof.of({**calm, "in_flight": 3.0}.get)) is Verdict.UNSETTLED
 
 
+def test_preemptions_while_the_cache_is_full_are_no_health_before_a_cause_is_named() -> None:
+    moving = {"window_seconds": 30.0, "running_last": 12.0, "waiting_last": 12.0, "steps_per_second": 40.0}
+    thrash = {**moving, "preemptions": 15.0, "kv_usage_last_ratio": 0.96}
+    assert (
+        ruling(Standing(), [Proof.of(thrash.get)], NO_WITNESS).why
+        == "15 preemptions, and the KV cache is 96% full"
+    )
+    assert verdict(Proof.of({**thrash, "preemptions": 1.0}.get)) is Verdict.HEALTHY
+    assert verdict(Proof.of({**thrash, "kv_usage_last_ratio": 0.4}.get)) is Verdict.HEALTHY
+
+
 def test_what_is_not_seen_is_unknown_or_has_just_begun() -> None:
     assert verdict() is Verdict.UNKNOWN
     assert verdict(replace(WORKS, moves=None)) is Verdict.UNKNOWN

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.lives.simulated_life import Life
+from tests.lives.weeks import alarms
 from tests.places import RECORDINGS
-from tests.watching import shipped_rules, watch
+from tests.watching import diagnosis, shipped_rules, watch
+from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.model import Incident, Scrape, Target
 from watchdog.replay.replay import replay
 from watchdog.replay.score import Limits, Outcome, PhaseScore, score
@@ -55,6 +58,22 @@ def test_what_was_under_way_before_the_watch_is_named_and_calm_is_quiet(path: Pa
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".jsonl.xz"))
 def test_calm_that_was_never_seen_before_is_quiet_at_a_slow_pace(path: Path) -> None:
     assert [one for one in judged(path, 15.0) if one.outcome is Outcome.FALSE_ALARM] == []
+
+
+def test_a_watch_that_begins_at_any_time_of_a_simulated_day_raises_no_false_alarm() -> None:
+    life = Life(3, hours=2.0, faults=False)
+    watches, begun, alarmed = list[tuple[float, TargetDiagnosis]](), 0, list[str]()
+    for moment in life.moments(10.0, 0.0):
+        at = moment.scrape.at
+        if at % 150 < 10 and at > 900:
+            watches.append((at, diagnosis()))
+            begun += 1
+        watches = [one for one in watches if at - one[0] <= 120]
+        seen = [one.observe(moment.scrape) for _, one in watches]
+        if not moment.felt:
+            alarmed += [incident.key.rule for one in seen for incident in alarms(one)]
+    assert begun > 35
+    assert alarmed == []
 
 
 def cause(recording: str, rule: str) -> Incident:

@@ -19,6 +19,9 @@ LEAST_SECONDS_TO_JUDGE = 15.0
 SLOWEST_STREAM_TOKENS_PER_SECOND = 1.0
 # Whoever waits ten seconds for a first token feels it, whatever was usual before.
 LONGEST_FIRST_TOKEN_SECONDS = 10.0
+# A block is found for each request that runs until the cache is about full; one preemption in a window happens.
+FULL_RATIO = 0.9
+LEAST_PREEMPTIONS = 2
 _RATES = (
     "steps_per_second",
     "generation_tokens_per_second",
@@ -120,6 +123,9 @@ def _doubt(lookup: Lookup, moves: bool | None, in_flight: float | None) -> str:
         doubts.append(f"a queue of {queue:,.0f} stands")
     if ttft is not None and not is_wanted and ttft >= LONGEST_FIRST_TOKEN_SECONDS:
         doubts.append(f"half of the first tokens take {seconds_text(ttft)} or longer")
+    preempted, full = lookup("preemptions") or 0.0, lookup("kv_usage_last_ratio") or 0.0
+    if preempted >= LEAST_PREEMPTIONS and full > FULL_RATIO:
+        doubts.append(f"{preempted:,.0f} preemptions, and the KV cache is {full:.0%} full")
     if in_flight and moves is False:
         still = lookup("seconds_since_progress") or NOW_SECONDS
         doubts.append(f"{in_flight:,.0f} in flight and no step has ended for {seconds_text(still)}")
