@@ -55,6 +55,16 @@ def alerts_of(inbox: Inbox) -> list[dict[str, Any]]:
     return [alert for post in inbox.posts for alert in post.json]
 
 
+def test_an_alert_has_the_labels_of_its_server_but_for_an_address_that_moves() -> None:
+    builder = AlertBuilder({"cluster": "eu", "zone": "z"}, "")
+    pod = {"pod": "v-0", "instance": "10.0.0.7:8000", "cluster": "us", "target": "fleet"}
+    labels = builder.build(incident(), pod).labels
+    assert (labels["pod"], labels["cluster"], labels["zone"]) == ("v-0", "us", "z")
+    assert labels["target"] == incident().key.target
+    assert "instance" not in labels
+    assert builder.build(incident(), {"instance": "a:1"}).labels["instance"] == "a:1"
+
+
 def test_a_fingerprint_is_the_one_alertmanager_computes() -> None:
     assert fingerprint({}) == "cbf29ce484222325"
     # Taken from a running Alertmanager 0.25.

@@ -153,6 +153,21 @@ def test_labels_mean_a_target_by_its_own_labels_its_name_or_its_address() -> Non
     assert meant({}, one, other) == []
 
 
+def test_labels_mean_a_server_of_a_prometheus_unless_one_of_them_contradicts() -> None:
+    labels = {"pod": "vllm-0", "namespace": "ml", "instance": "10.0.0.7:8000", "job": "vllm"}
+    own = Target("vllm-0 ml", "http://prometheus", labels=labels)
+    snapshots = {"vllm-0 ml": snapshot("vllm-0 ml", target=own)}
+
+    def meant_by(**given: str) -> bool:
+        answer = receiver().receive({"alerts": [{"labels": given}]}, snapshots, WALL)
+        return [each.target for each in answer.alerts[0].targets] == ["vllm-0 ml"]
+
+    assert meant_by(instance="10.0.0.7:8000", job="vllm", alertname="Slow")
+    assert meant_by(target="vllm-0 ml")
+    assert not meant_by(pod="vllm-0", namespace="other")
+    assert not meant_by(namespace="ml", job="vllm")
+
+
 def test_the_mapping_says_which_label_of_theirs_is_which_of_ours() -> None:
     one = target("gpu-0", "http://10.0.0.7:8000", pod="vllm-0")
     mapping = {"kubernetes_pod_name": "pod", "address": "instance", "host": "target"}

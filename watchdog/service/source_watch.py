@@ -321,7 +321,8 @@ class SourceWatch:
         gone = server.gone_since
         gone_seconds = 0.0 if gone is None else steady_seconds() - gone
         # Nobody is shown as a target for longer than five minutes after its last scrape: that is no sign of leaving.
-        left = gone is not None and silent_seconds - gone_seconds < STALE_SECONDS
+        was_shown = self.joined.last(name) is None or silent_seconds - gone_seconds < STALE_SECONDS
+        left = gone is not None and was_shown
         if silent_seconds > LOST_SECONDS or (left and gone_seconds >= GONE_SECONDS):
             self._drop(name, server, "it is no target any more" if left else "it was not scraped for an hour")
         elif left:
