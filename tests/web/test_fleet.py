@@ -56,7 +56,13 @@ def test_a_fleet_is_filtered_by_state_and_by_model(site: Site[AService]) -> None
     assert rows(idle) == ["idle"]
     assert "<h1>None of 1 servers needs you</h1>" in idle
     assert rows(site.ask(f"/?model={MODEL.replace('/', '%2F')}&state=critical").text) == ["critical"]
-    assert rows(site.ask("/?model=none").text) == []
+    none = site.ask("/?model=none").text
+    assert rows(none) == []
+    # What nobody looked at is not healthy.
+    assert "<h1>No server matches</h1>" in none
+    assert "<title>no server matches - vllm-watchdog</title>" in none
+    told = site.ask("/diagnose?model=none&state=idle&format=text").text
+    assert told == "UNKNOWN  no target matches idle, none\n"
     assert site.ask("/?state=sick").status == 422
 
 

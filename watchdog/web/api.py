@@ -194,9 +194,10 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float],
     def show_page(parameters: Annotated[FleetParameters, Query()]) -> Response:
         body = _diagnosis(state, bodies, parameters.target, wall())
         memory = _memory(state, body, wall())
-        if parameters.target is None and len(body.targets) > 1:
+        is_fleet = len(body.targets) > 1 or not parameters.selection.is_all
+        if parameters.target is None and is_fleet:
             return page.fleet_page(body, memory, parameters.selection)
-        return page.diagnosis_page(parameters.selection.of(body), memory, dashboard_url)
+        return page.diagnosis_page(body, memory, dashboard_url)
 
     @app.get(
         "/diagnose",
@@ -208,6 +209,8 @@ def _add_diagnosis(app: FastAPI, state: ServiceState, wall: Callable[[], float],
     def diagnose(parameters: Annotated[DiagnoseParameters, Query()]) -> Response:
         """Answers from the last scrape of each target and never waits for the next."""
         body = parameters.selection.of(_diagnosis(state, bodies, parameters.target, wall()))
+        if parameters.format is Form.TEXT and not body.targets and not parameters.selection.is_all:
+            return PlainTextResponse(f"UNKNOWN  no target matches {', '.join(parameters.selection.words)}\n")
         if parameters.format is Form.TEXT:
             verbose = parameters.verbose
             told = diagnosis_text(body) if verbose else brief_text(body, _seen(state, body, wall()))
