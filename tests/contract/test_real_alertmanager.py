@@ -20,6 +20,7 @@ from tests.waiting import until
 from tests.watching import diagnosis, shipped_rules
 from watchdog.clock import steady_seconds
 from watchdog.model import Severity, State
+from watchdog.notify.alertmanager import Moment
 from watchdog.notify.notifiers import Notifiers
 from watchdog.scrape.recording import read, thin
 from watchdog.settings.model import load
@@ -278,7 +279,8 @@ def test_a_bad_alert_costs_the_others_nothing(tmp_path: Path) -> None:
         outbox = alertmanagers._outboxes[0]
         good = [firing(target=f"t{number}") for number in range(5)]
         alert = alertmanagers._builder.build(replace(good[0], severity=Severity.WARNING))
-        alertmanagers._queue("bad", replace(alert, labels={"no name": "x"}), time.time())
+        now = Moment(steady_seconds(), time.time())
+        alertmanagers._queue("bad", replace(alert, labels={"no name": "x"}), now)
         alertmanager.observe(good, steady_seconds(), time.time(), {one.key for one in good})
         until(lambda: outbox.statistics().sent == 5)
         assert len(real.alerts()) == 5

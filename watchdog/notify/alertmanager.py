@@ -38,7 +38,9 @@ class _Ended:
     is_own: bool = True
 
 
-class _Moment(NamedTuple):
+class Moment(NamedTuple):
+    """One moment by our clocks: steady and unix seconds."""
+
     at: float
     wall: float
 
@@ -82,7 +84,7 @@ class AlertmanagerSender:
         """Queues what is due; `at` is monotonic, `wall` unix seconds. Call it at every step."""
         if not self._outboxes:
             return
-        now = _Moment(at, wall)
+        now = Moment(at, wall)
         for fingerprint, announcement in self._left_to_send.items():
             self._send_end(fingerprint, _Ended(announcement.alert, at, at, is_own=False), now)
         self._left_to_send.clear()
@@ -121,7 +123,7 @@ class AlertmanagerSender:
     def _is_due(self, sent_at: float | None, at: float) -> bool:
         return sent_at is None or at - sent_at >= self._resend_seconds
 
-    def _send_ends_again(self, now: _Moment) -> None:
+    def _send_ends_again(self, now: Moment) -> None:
         due = list(takewhile(lambda each: self._is_due(each[1].sent_at, now.at), self._ended.items()))
         for fingerprint, ended in due:
             del self._ended[fingerprint]
@@ -130,11 +132,11 @@ class AlertmanagerSender:
             else:
                 self._own.discard(fingerprint)
 
-    def _send_end(self, fingerprint: str, ended: _Ended, now: _Moment) -> None:
+    def _send_end(self, fingerprint: str, ended: _Ended, now: Moment) -> None:
         self._ended[fingerprint] = ended
         self._queue(fingerprint, ended.alert, now, ended_here=ended.is_own)
 
-    def _beat(self, now: _Moment) -> None:
+    def _beat(self, now: Moment) -> None:
         if not (self._wants_heartbeat and self._is_due(self._beat_at, now.at)):
             return
         if self._heartbeat is None:
@@ -143,7 +145,7 @@ class AlertmanagerSender:
         self._beat_at = now.at
         self._queue(self._heartbeat.fingerprint, self._heartbeat, now)
 
-    def _queue(self, fingerprint: str, alert: Alert, now: _Moment, *, ended_here: bool = True) -> None:
+    def _queue(self, fingerprint: str, alert: Alert, now: Moment, *, ended_here: bool = True) -> None:
         draft = _Draft(
             _content(alert),
             now,
@@ -169,7 +171,7 @@ class _Draft:
     """
 
     content: bytes
-    now: _Moment
+    now: Moment
     starts_at: float
     ends_at: float | None
     lives_seconds: float
