@@ -14,7 +14,7 @@ image: ## build the image with docker, as IMAGE=vllm-watchdog:1.0.0
 image-lock: .venv/.runs ## pin the image's packages, with hashes, at the versions of constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --no-emit-find-links --constraint constraints.txt \
+		--no-emit-index-url --no-emit-find-links --extra kubernetes --constraint constraints.txt \
 		--output-file deploy/image/requirements.txt pyproject.toml
 
 image-test: .venv/.develops ## build the image without a Docker engine, run it on a recording (root, Debian, 6 minutes)

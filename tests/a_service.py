@@ -16,6 +16,7 @@ from watchdog.model import (
     Incident,
     Key,
     LatencyShare,
+    Pod,
     Readings,
     Reason,
     Remedy,
@@ -285,6 +286,7 @@ class AService:
 
     reload_successful: bool = True
     alive: bool = True
+    of_kubernetes: dict[str, Pod] = field(default_factory=dict)
     short_of: tuple[str, ...] = ()
     held: dict[str, Opening] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
@@ -316,6 +318,10 @@ class AService:
     def is_configured(self) -> bool:
         """Whether it was given targets."""
         return bool(self.watched)
+
+    def pods(self) -> Mapping[str, Pod]:
+        """What it was given."""
+        return self.of_kubernetes
 
     def days(self) -> Mapping[str, Day]:
         """What was kept of the day."""

@@ -173,6 +173,26 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Pod:
+    """What Kubernetes says of the pod in which a server runs. Times are unix seconds, None where they are not known.
+
+    `restarts` are those of its vLLM container; `ended` is why that ended last (`OOMKilled`, `Error`), empty where it
+    never did. `image_before` is what its workload ran before `image`, empty where no change was seen.
+    """
+
+    name: str
+    namespace: str
+    node: str = ""
+    ready: bool = False
+    restarts: int = 0
+    ended: str = ""
+    ended_at: float | None = None
+    image: str = ""
+    image_before: str = ""
+    image_changed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
     """What a server said beside its metrics page (`/version`, `/v1/models`); None where it did not answer.
 

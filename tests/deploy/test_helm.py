@@ -11,7 +11,7 @@ from watchdog.settings.model import load
 from .objects import Object, named, of_kind, read, validate
 from .programs import Programs, run
 
-VALUES = ("", "fleet", "sidecar", "replicas", "prometheus")
+VALUES = ("", "fleet", "pods", "sidecar", "replicas", "prometheus")
 ONLY_THE_SIDECAR = ("--set", "fleet.enabled=false,sidecar.enabled=true")
 
 
@@ -343,3 +343,30 @@ def test_extras_of_a_site_have_their_place(programs: Programs, chart: Path, tmp_
     assert (endpoint["scrapeTimeout"], endpoint["relabelings"]) == ("5s", [{"targetLabel": "a"}])
     for item in objects:
         validate(item)
+
+
+def test_pods_may_be_read_where_they_are_looked_for_and_nowhere_else(programs: Programs, chart: Path) -> None:
+    objects = read(programs.template(chart, *values(chart, "pods"), "--namespace", "watch"))
+    roles, bindings = of_kind(objects, "Role"), of_kind(objects, "RoleBinding")
+    for found in (roles, bindings):
+        assert [each["metadata"]["namespace"] for each in found] == ["watch", "batch", "vllm-test"]
+    for role in roles:
+        assert role["rules"] == [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+        ]
+    (account,) = of_kind(objects, "ServiceAccount")
+    told = {"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "watch"}
+    assert all(each["subjects"] == [told] for each in bindings)
+    assert the_pod(objects)["automountServiceAccountToken"] is True
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    assert {"ports": [{"port": 443}, {"port": 6443}]} in policy["spec"]["egress"]
+
+
+def test_who_looks_for_no_pods_asks_for_nothing(programs: Programs, chart: Path) -> None:
+    objects = read(programs.template(chart))
+    assert not of_kind(objects, "Role") + of_kind(objects, "RoleBinding")
+    assert the_pod(objects)["automountServiceAccountToken"] is False
+    named_here = read(programs.template(chart, "--set", "rbac.namespaces={llm},existingConfigMap=mine"))
+    assert [each["metadata"]["namespace"] for each in of_kind(named_here, "Role")] == ["llm"]
+    by_others = read(programs.template(chart, *values(chart, "pods"), "--set", "rbac.create=false"))
+    assert not of_kind(by_others, "Role")

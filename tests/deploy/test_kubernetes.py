@@ -19,6 +19,7 @@ FOLDERS = (
     "vllm",
     "examples/sidecar",
     "examples/fleet",
+    "examples/fleet-of-pods",
     "examples/fleet-with-token",
     "examples/fleet-on-openshift",
     "examples/from-a-prometheus",
@@ -257,10 +258,30 @@ def test_the_rules_of_the_example_load_beside_the_shipped_ones(
     assert all(rules.by_id(name.removesuffix(".yaml")) for name in files)
 
 
-def test_no_manifest_names_a_namespace_or_asks_for_the_kubernetes_api(root: Path) -> None:
+def test_no_manifest_names_a_namespace_and_only_pod_discovery_asks_for_the_kubernetes_api(root: Path) -> None:
     for path in (root / "deploy" / "kubernetes").rglob("*.yaml"):
         documents = [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
         for item in documents:
             kind = item.get("kind", "")
             assert "namespace" not in item.get("metadata", {}), path
-            assert kind not in {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}, path
+            assert kind not in {"ClusterRole", "ClusterRoleBinding"}, path
+            assert kind not in {"Role", "RoleBinding"} or path.parent.name == "pod-discovery", path
+
+
+def test_pod_discovery_may_read_pods_of_its_own_namespace_and_nothing_else(
+    built: dict[str, list[Object]], tmp_path: Path
+) -> None:
+    objects = built["examples/fleet-of-pods"]
+    (role,), (binding,) = of_kind(objects, "Role"), of_kind(objects, "RoleBinding")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (account,) = of_kind(objects, "ServiceAccount")
+    assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
+    pod = named(objects, "Deployment", "vllm-watchdog")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert pod["automountServiceAccountToken"] is True
+    assert account["automountServiceAccountToken"] is False
+    config = tmp_path / "watchdog.yaml"
+    config.write_text(settings_text(objects))
+    ((container, _),) = our_containers(objects)
+    assert load(config, {}, environment(container)).discovery.kubernetes[0].selector == "app=vllm"

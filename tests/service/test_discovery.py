@@ -1,14 +1,17 @@
 """The running service over servers that come and go: real HTTP on loopback, and somebody who gets the alerts."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fleet import Fleet
+from tests.kubernetes_api import KubernetesApi, a_pod, changed
 from tests.pagers import Pager
 from tests.servers import closed_port
 from tests.waiting import until
@@ -68,6 +71,24 @@ def looked(service: Service, holds: Callable[[], Any]) -> Any:
         return holds()
 
     return until(once)
+
+
+@contextmanager
+def looking(service: Service) -> Iterator[None]:
+    """Looks after it as the process does, from another thread."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            service.look()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def hurried(service: Service) -> None:
@@ -192,3 +213,56 @@ def test_a_restart_goes_on_with_servers_that_were_found(
         [after] = service.snapshots()[address].firing
         assert after.firing_since == before.firing_since
         assert "1 server of before stays watched" in " ".join(notes(service))
+
+
+# Pods of Kubernetes
+
+
+def test_pods_that_come_and_go_call_nobody_and_one_that_dies_does(tmp_path: Path) -> None:
+    """200 pods in waves of roll-outs: each loads, is ready, is deleted and then stops. One of the last just stops."""
+    waves, of_wave = 5, 40
+    # Three scrapes, as at the usual interval: a pod that is not taken out within them is a false alarm.
+    overrides = {"target-down": {"parameters": {"least_seconds": 3}}}
+    with Fleet() as fleet, KubernetesApi() as api, Pager() as pager:
+        addresses = [fleet.begin(number) for number in range(of_wave)]
+        wave = [a_pod(f"w0-{number}", address) for number, address in enumerate(addresses)]
+        api.put(*wave)
+        kubernetes = {
+            "selector": "app=vllm",
+            "port": fleet.port,
+            "kubeconfig_file": str(api.kubeconfig(tmp_path)),
+        }
+        settings = {
+            "discovery": {"kubernetes": [kubernetes]},
+            "scrape.interval_seconds": 1,
+            "rules.overrides": overrides,
+            "alertmanager.urls": [pager.url],
+            "alertmanager.heartbeat": False,
+        }
+        with running(lambda: load(None, settings, {})) as service, looking(service):
+            until(lambda: set(service.snapshots()) == {f"w0-{n}" for n in range(of_wave)})
+            for turn in range(1, waves):
+                old, before = wave, addresses
+                addresses = [fleet.begin(turn * of_wave + number) for number in range(of_wave)]
+                wave = [a_pod(f"w{turn}-{number}", address) for number, address in enumerate(addresses)]
+                api.put(*[changed(each, ready=False, ready_since=_CREATED) for each in wave])
+                api.put(*wave)
+                api.put(*[changed(each, leaving=True) for each in old])
+                for address in before:
+                    fleet.end(address)
+                api.delete(*old)
+                until(partial(_are_of, service, turn, of_wave))
+            fleet.end(addresses[0])
+            dead = f"w{waves - 1}-0"
+            until(lambda: service.snapshots()[dead].firing)
+            until(lambda: pager.page_log)
+            paged = {(each["labels"]["rule"], each["labels"]["target"]) for each in pager.alerts.values()}
+            assert paged == {("target-down", dead)}
+            assert [service.pods()[dead].name, len(service.targets())] == [dead, of_wave]
+
+
+_CREATED = a_pod("x")["status"]["startTime"]
+
+
+def _are_of(service: Service, turn: int, count: int) -> bool:
+    return set(service.snapshots()) == {f"w{turn}-{number}" for number in range(count)}

@@ -29,6 +29,7 @@ from watchdog.model import (
     Evidence,
     Key,
     LatencyShare,
+    Pod,
     Severity,
     Snapshot,
     State,
@@ -527,7 +528,7 @@ def test_what_a_server_says_is_never_markup_or_template(tmp_path: Path) -> None:
         assert "49" not in " ".join(page.shown)
         assert not any("javascript:" in (attributes.get("href") or "") for _, attributes in page.tags)
         assert hostile[:40] in site.ask("/diagnose?format=text").text
-        assert site.ask("/diagnose").json["targets"][0]["readings"][0]["engine"].startswith("<script>")
+        assert site.ask("/diagnose").json()["targets"][0]["readings"][0]["engine"].startswith("<script>")
         assert site.ask("/metrics").status == 200
 
 
@@ -735,7 +736,7 @@ def test_numbers_that_json_has_not_are_null(tmp_path: Path) -> None:
     odd = incident(evidence=(Evidence("x > 1", {"x": -math.inf, "y": None}, "x"),), pending_since=math.inf)
     service = a_service(tmp_path, snapshot(readings=(engine,), incidents=(odd,), lead=odd.key))
     with a_site(service) as site:
-        [target] = site.ask("/diagnose").json["targets"]
+        [target] = site.ask("/diagnose").json()["targets"]
         assert target["readings"][0]["values"] == {
             "a_ratio": None,
             "b_seconds": None,
@@ -793,3 +794,27 @@ def test_the_document_describes_every_answer(site: Site[AService]) -> None:
             assert described.get("description"), f"{name}.{field} has no description"
     for path in ("/docs", "/redoc"):
         assert site.ask(path).status == 404
+
+
+def test_a_pod_is_told_with_its_node_its_restarts_and_its_roll_out(tmp_path: Path) -> None:
+    service = a_service(tmp_path, snapshot())
+    service.of_kubernetes["chat"] = Pod(
+        name="chat-5d9-x",
+        namespace="llm",
+        node="gpu-3",
+        restarts=2,
+        ended="OOMKilled",
+        ended_at=NOW - 600,
+        image="vllm:0.12",
+        image_before="vllm:0.11",
+        image_changed_at=NOW - 3600,
+    )
+    with a_site(service) as site:
+        pod = site.ask("/diagnose").json["targets"][0]["pod"]
+        text, page = site.ask("/diagnose?format=text&verbose=true").text, site.ask("/").text
+    assert (pod["name"], pod["restarts"], pod["ended"]) == ("chat-5d9-x", 2, "OOMKilled")
+    assert pod["ended_at"].startswith("2026-")
+    words = " ".join(text.split())
+    assert "pod chat-5d9-x in llm on gpu-3; not ready; 2 restarts; last ended: OOMKilled 2026-09-21" in words
+    assert "image changed to vllm:0.12 from vllm:0.11" in words
+    assert "OOMKilled" in page

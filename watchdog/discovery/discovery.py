@@ -1,7 +1,7 @@
 """All places where servers are found, and the one list of targets that they and the settings make together."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -9,6 +9,7 @@ from watchdog.discovery.finder import Finder
 from watchdog.discovery.found import Found
 from watchdog.discovery.lists import FileFinder, HttpFinder
 from watchdog.http.url import canonical_url
+from watchdog.model import Pod
 from watchdog.notify.announcements import Ledger
 from watchdog.report.metrics import Looks
 from watchdog.schema import problems
@@ -17,6 +18,7 @@ from watchdog.settings.discovery import (
     FileDiscoverySettings,
     FindSettings,
     HttpDiscoverySettings,
+    KubernetesDiscoverySettings,
 )
 from watchdog.settings.target import TargetSettings
 from watchdog.text import one_line
@@ -37,6 +39,7 @@ class Discovery:
         self._taken: tuple[tuple[Found, ...], ...] = ()
         self._made: dict[tuple[Finder, str, str], TargetSettings | str] = {}
         self._finder_of: dict[str, Finder] = {}
+        self._pods: Mapping[str, Pod] = {}
         self._left_out: tuple[str, ...] = ()
 
     def targets(self, given: Sequence[TargetSettings]) -> list[TargetSettings]:
@@ -44,6 +47,7 @@ class Discovery:
         self._taken = self._now()
         targets = list(given)
         finder_of: dict[str, Finder] = {}
+        pods: dict[str, Pod] = {}
         left_out: list[str] = []
         names = {each.name for each in given}
         pages = {canonical_url(each.url) for each in given}
@@ -63,7 +67,9 @@ class Discovery:
                     names.add(target.name)
                     pages.add(canonical_url(target.url))
                     finder_of[target.name] = finder
-        self._made, self._finder_of = made, finder_of
+                    if each.pod is not None:
+                        pods[target.name] = each.pod
+        self._made, self._finder_of, self._pods = made, finder_of, pods
         self._tell(tuple(left_out))
         return targets
 
@@ -71,6 +77,11 @@ class Discovery:
     def is_new(self) -> bool:
         """Whether other servers are found than when `targets` was asked last."""
         return any(now is not then for now, then in zip(self._now(), self._taken, strict=True))
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """The pod of each target that is one, by the target's name."""
+        return self._pods
 
     @property
     def is_used(self) -> bool:
@@ -144,8 +155,13 @@ def _finder(settings: FindSettings, ledgers: Callable[[str], Ledger]) -> Finder:
     ledger = ledgers(f"{LEDGER} {settings.name}")
     if isinstance(settings, FileDiscoverySettings):
         return FileFinder(settings, ledger)
-    assert isinstance(settings, HttpDiscoverySettings)  # noqa: S101 - there is no other kind
-    return HttpFinder(settings, ledger)
+    if isinstance(settings, HttpDiscoverySettings):
+        return HttpFinder(settings, ledger)
+    assert isinstance(settings, KubernetesDiscoverySettings)  # noqa: S101 - there is no other kind
+    # The library is there for who asked for it, and nobody else pays for it.
+    from watchdog.discovery.pods import PodFinder  # noqa: PLC0415
+
+    return PodFinder(settings, ledger)
 
 
 def _target(found: Found, settings: FindSettings) -> TargetSettings | str:

@@ -52,8 +52,8 @@ class Finder(ABC):
         self._thread = threading.Thread(target=self._run, name=f"finder {settings.name}", daemon=True)
 
     @abstractmethod
-    def find(self) -> Said:
-        """The servers there are now; raises SourceError with a sentence where that cannot be said."""
+    def look(self) -> None:
+        """One look, and what it says taken in; never raises."""
 
     @property
     def looks(self) -> Looks:
@@ -75,33 +75,10 @@ class Finder(ABC):
         )
         return f"discovery of {self.settings.name} fails: {self.error}{kept}"
 
-    def look(self) -> None:
-        """One look, and what it says taken in; never raises."""
-        self._looked_at = time.monotonic()
-        try:
-            said = self.find()
-        except SourceError as error:
-            self.refuse(str(error))
-        except Exception as error:  # the looks must go on
-            log.exception("discovery_raised", extra={"discovery": self.settings.name})
-            self.refuse(f"internal error: {type(error).__name__}")
-        else:
-            self.take(said)
-
-    def take(self, said: Said) -> None:
-        """Takes an answer in; an empty one only where there was nothing before, or after a reload."""
-        if not said.found and self.found and not self._takes_empty:
-            self.refuse(said.fault or "an empty list, which is believed after a reload only")
-            return
-        self._takes_empty = False
-        self.replace(said.found)
-        if said.fault:
-            self.refuse(said.fault)
-        else:
-            self.succeed()
-
     def replace(self, found: Sequence[Found]) -> None:
         """Takes over what is certain to be so, an empty set too."""
+        if tuple(found) == self.found:
+            return
         self._keep(found)
         # Who asks meanwhile sees the servers of before, or of after.
         self.found = tuple(found)
@@ -162,3 +139,36 @@ class Finder(ABC):
         changes.update((name, text) for name, text in now.items() if before.get(name) != text)
         if changes:
             self._ledger.save(changes)
+
+
+class AskingFinder(Finder):
+    """A finder that asks anew at each look."""
+
+    @abstractmethod
+    def find(self) -> Said:
+        """The servers there are now; raises SourceError with a sentence where that cannot be said."""
+
+    def look(self) -> None:
+        """One look, and what it says taken in; never raises."""
+        self._looked_at = time.monotonic()
+        try:
+            said = self.find()
+        except SourceError as error:
+            self.refuse(str(error))
+        except Exception as error:  # the looks must go on
+            log.exception("discovery_raised", extra={"discovery": self.settings.name})
+            self.refuse(f"internal error: {type(error).__name__}")
+        else:
+            self.take(said)
+
+    def take(self, said: Said) -> None:
+        """Takes an answer in; an empty one only where there was nothing before, or after a reload."""
+        if not said.found and self.found and not self._takes_empty:
+            self.refuse(said.fault or "an empty list, which is believed after a reload only")
+            return
+        self._takes_empty = False
+        self.replace(said.found)
+        if said.fault:
+            self.refuse(said.fault)
+        else:
+            self.succeed()

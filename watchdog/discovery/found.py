@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from watchdog.model import NO_LABELS
+from watchdog.model import NO_LABELS, Pod
 from watchdog.settings.discovery import FindSettings
 from watchdog.settings.target import OUR_LABELS, TargetSettings
 
@@ -16,22 +16,28 @@ _PORT = re.compile(r":\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A server to watch. `labels` become its own."""
+    """A server to watch. `labels` become its own, `match_labels` are those by which alerts of others mean it.
+
+    `pod` is what Kubernetes says of it; None where it is no pod.
+    """
 
     name: str
     url: str
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    match_labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    pod: Pod | None = None
 
     def settings(self, find: FindSettings) -> TargetSettings:
         """It as a target, watched as its finder's settings say; raises ValidationError for what can be none."""
         given = find.target.model_dump(exclude_unset=True)
         given["start_seconds"] = find.target.start_seconds
         given["labels"] = find.target.labels | dict(self.labels)
+        given["match_labels"] = find.target.match_labels | dict(self.match_labels)
         return TargetSettings.model_validate(given | {"name": self.name, "url": self.url})
 
     def text(self) -> str:
-        """What is kept of it."""
-        return json.dumps([self.url, dict(self.labels)])
+        """What is kept of it: all but the state of its pod, which is another by then."""
+        return json.dumps([self.url, dict(self.labels), dict(self.match_labels)])
 
 
 def found_in(texts: Mapping[str, str]) -> tuple[Found, ...]:
@@ -39,8 +45,8 @@ def found_in(texts: Mapping[str, str]) -> tuple[Found, ...]:
     kept = []
     for name, text in texts.items():
         with suppress(ValueError, TypeError):
-            url, labels = json.loads(text)
-            kept.append(Found(name, str(url), dict(labels)))
+            url, labels, match_labels = json.loads(text)
+            kept.append(Found(name, str(url), dict(labels), dict(match_labels)))
     return tuple(kept)
 
 

@@ -5,7 +5,7 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog.discovery.finder import Finder, Said
+from watchdog.discovery.finder import AskingFinder, Said
 from watchdog.discovery.found import Found
 from watchdog.discovery.groups import read_json, read_yaml, servers
 from watchdog.errors import SourceError
@@ -24,7 +24,7 @@ class _Read(NamedTuple):
     found: list[Found]
 
 
-class FileFinder(Finder):
+class FileFinder(AskingFinder):
     """Reads target files again where they have changed; of a file that is bad, its last good content stays."""
 
     def __init__(self, settings: FileDiscoverySettings, ledger: Ledger) -> None:
@@ -67,7 +67,7 @@ class FileFinder(Finder):
         return ""
 
 
-class HttpFinder(Finder):
+class HttpFinder(AskingFinder):
     """Asks for a list over HTTP."""
 
     def __init__(self, settings: HttpDiscoverySettings, ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from watchdog.model import (
     BlindRule,
     Incident,
     Limit,
+    Pod,
     Readings,
     Severity,
     Snapshot,
@@ -39,6 +41,7 @@ WORST_FIRST = (
     *(Verdict.STARTING, Verdict.IDLE, Verdict.HEALTHY),
 )
 RFC3339 = "RFC 3339, UTC"
+NO_PODS: Mapping[str, Pod] = MappingProxyType({})
 NO_MAINTENANCE: Mapping[str, Opening] = MappingProxyType({})
 
 
@@ -177,6 +180,25 @@ class MaintenanceBody(Body):
     until: str | None = Field(description=f"When notifications go on ({RFC3339}).")
 
 
+class PodBody(Body):
+    """The pod in which a server runs, as Kubernetes says."""
+
+    name: str = Field(description="Its name.")
+    namespace: str = Field(description="Its namespace.")
+    node: str = Field(description="The node it runs on; empty where it is not known.")
+    ready: bool = Field(description="Whether it is ready.")
+    restarts: int = Field(description="Restarts of its vLLM container.")
+    ended: str = Field(
+        description="Why that container ended last, such as OOMKilled or Error; empty for never."
+    )
+    ended_at: str | None = Field(description=f"When it ended last ({RFC3339}).")
+    image: str = Field(description="The image it runs.")
+    image_before: str = Field(
+        description="What its workload ran before that; empty where no change was seen."
+    )
+    image_changed_at: str | None = Field(description=f"When the present image was first seen ({RFC3339}).")
+
+
 class TargetBody(Body):
     """One server: what is wrong, why, and what to do."""
 
@@ -193,6 +215,9 @@ class TargetBody(Body):
     why: str = Field(description="What stands behind the verdict where no cause leads; empty for nothing.")
     maintenance: MaintenanceBody | None = Field(
         default=None, description="The window of maintenance that holds its notifications now; null for none."
+    )
+    pod: PodBody | None = Field(
+        default=None, description="The pod it runs in, where Kubernetes was asked; null where it was not."
     )
     scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
     failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
@@ -419,14 +444,16 @@ def diagnosis_body(
     wall: float,
     make: Callable[[Target, Snapshot | None, float], TargetBody] | None = None,
     maintenance: Mapping[str, Opening] = NO_MAINTENANCE,
+    pods: Mapping[str, Pod] = NO_PODS,
 ) -> DiagnosisBody:
     """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one.
 
-    `maintenance` is the window that each target is in, by name.
+    `maintenance` is the window that each target is in, by name, `pods` the pod that it runs in.
     """
     make = make or target_body
     bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
     bodies = [_held(body, maintenance[body.name]) if body.name in maintenance else body for body in bodies]
+    bodies = [_in_pod(body, pods[body.name]) if body.name in pods else body for body in bodies]
     verdicts = [*(body.verdict for body in bodies), *fleet_verdicts(fleet)]
     return DiagnosisBody(
         generated_at=time_text(wall),
@@ -434,6 +461,12 @@ def diagnosis_body(
         targets=bodies,
         fleet=[incident_body(incident) for incident in fleet],
     )
+
+
+def _in_pod(body: TargetBody, pod: Pod) -> TargetBody:
+    told = {each.name: getattr(pod, each.name) for each in fields(pod)}
+    moments = {name: time_text(told[name]) for name in ("ended_at", "image_changed_at")}
+    return body.model_copy(update={"pod": PodBody(**told | moments)})
 
 
 def target_body(target: Target, snapshot: Snapshot | None, wall: float) -> TargetBody:

@@ -17,6 +17,7 @@ from watchdog.report.text import (
     fleet_by_urgency,
     headline,
     maintenance_text,
+    pod_text,
     proof_text,
     row,
     since_text,
@@ -109,6 +110,7 @@ def _lead_lines(
     yield from row("since", "; ".join(filter(None, told)), width)
     yield from row("trend", seen.trend.text if seen.trend else "", width)
     yield from row("felt", impact_text(body), width)
+    yield from row("pod", pod_text(body, now), width)
     yield from _steps(lead, width)
     yield from _ended_lines(body, width)
     yield from row("more", f"/diagnose?target={body.name}&format=text&verbose=true", width)

@@ -94,6 +94,7 @@ def target_text(
     # Never wrapped: `head -1` and `grep` at night want the whole of it.
     lines = [headline(body, lead, starting.get(body.name, TOO_SHORT))]
     lines += row("held", maintenance_text(body), width)
+    lines += row("pod", pod_text(body, now), width)
     if body.failure:
         why = failure_text(body.failure.reason, body.failure.detail)
         lines += row("scrape", f"{body.url} failed: {why}", width)
@@ -126,6 +127,25 @@ def maintenance_text(body: TargetBody) -> str:
         return ""
     until = f" until {since_text(held.until, None)}" if held.until else ""
     return f"maintenance{until}{f' ({held.name})' if held.name else ''}: no new notifications"
+
+
+def pod_text(body: TargetBody, now: str | None) -> str:
+    """The pod and its node, how often and why it restarted, and what a roll-out changed; empty for no pod."""
+    pod = body.pod
+    if pod is None:
+        return ""
+    parts = [f"{pod.name} in {pod.namespace}" + (f" on {pod.node}" if pod.node else "")]
+    if not pod.ready:
+        parts.append("not ready")
+    if pod.restarts:
+        parts.append(f"{pod.restarts} restart{'s' * (pod.restarts != 1)}")
+    if pod.ended:
+        at = f" {since_text(pod.ended_at, now)}" if pod.ended_at else ""
+        parts.append(f"last ended: {pod.ended}{at}")
+    if pod.image_before:
+        at = f" {since_text(pod.image_changed_at, now)}" if pod.image_changed_at else ""
+        parts.append(f"image changed to {pod.image} from {pod.image_before}{at}")
+    return "; ".join(parts)
 
 
 def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:

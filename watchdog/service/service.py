@@ -14,7 +14,7 @@ from watchdog.discovery.discovery import Discovery
 from watchdog.errors import ConfigError, RuleError
 from watchdog.history.shapes import Shapes
 from watchdog.http.url import host_and_port
-from watchdog.model import NO_LABELS, Incident, Key, Snapshot, Subject, Target, Transition
+from watchdog.model import NO_LABELS, Incident, Key, Pod, Snapshot, Subject, Target, Transition
 from watchdog.notify.announcements import Ledger, MemoryLedger
 from watchdog.notify.maintenance import Maintenance, Opening
 from watchdog.notify.notifiers import Notifiers
@@ -141,6 +141,10 @@ class Service:
     def is_configured(self) -> bool:
         """Whether anything is to be watched; what is found may be nothing yet."""
         return bool(self._watches) or self._discovery.is_used or self._sources.is_used
+
+    def pods(self) -> Mapping[str, Pod]:
+        """What Kubernetes says of each target that is a pod, by the target's name."""
+        return self._discovery.pods
 
     def targets(self) -> Sequence[Target]:
         """Every target: those of the settings in their order, then those that were found, in a Prometheus last."""

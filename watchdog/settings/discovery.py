@@ -1,6 +1,8 @@
-"""Where servers that come and go are found: files, lists over HTTP."""
+"""Where servers that come and go are found: files, lists over HTTP, pods of Kubernetes."""
 
 import re
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -11,10 +13,11 @@ from watchdog.settings.target import WatchSettings
 
 # As Prometheus has it: a star stands in the last part of the path only, and the ending says what is in it.
 _GLOB = re.compile(r"[^*?\[]*/?[^/]*\.(json|yml|yaml|JSON|YML|YAML)")
+_SELECTOR = re.compile(r"[\w./()!=, -]+")
 FOUND_START_SECONDS = 600.0
 """A server that is found has as long to load its model: large ones take minutes."""
 
-ListedLabel = Annotated[Line, Field(pattern=r"^[A-Za-z0-9_./-]+$", max_length=317)]
+PodLabel = Annotated[Line, Field(pattern=r"^[A-Za-z0-9_./-]+$", max_length=317)]
 
 
 class FoundWatchSettings(WatchSettings):
@@ -35,7 +38,7 @@ class FindSettings(Section):
     name: Line = Field(
         default="",
         max_length=128,
-        description="Its name in logs, notes and metrics; the file or the address where not given.",
+        description="Its name in logs, notes and metrics; the file, the address or the selector where not given.",
     )
     scheme: Literal["http", "https"] = Field(default="http", description="How the servers are reached.")
     path: Line = Field(default="/metrics", pattern="^/", description="Where their metrics pages are.")
@@ -56,7 +59,7 @@ class FileDiscoverySettings(FindSettings):
         default="", description="Label whose value is a server's name; its address where not given."
     )
     refresh_seconds: Seconds = Field(default=5, ge=1, description="Pause between two looks at the files.")
-    keep_labels: list[ListedLabel] | None = Field(
+    keep_labels: list[PodLabel] | None = Field(
         default=None,
         description="Labels that are kept of those in the list; all where not given, but those that alerts have "
         "already (`job`, `instance`).",
@@ -94,7 +97,7 @@ class HttpDiscoverySettings(Credentials, FindSettings):
     refresh_seconds: Seconds = Field(default=60, ge=1, description="Pause between two looks at the list.")
     deadline_seconds: Seconds = Field(default=10, description="A list that takes longer is a failure.")
     max_body_bytes: Count = Field(default=16 * 1024 * 1024, gt=0, description="A longer list is refused.")
-    keep_labels: list[ListedLabel] | None = Field(
+    keep_labels: list[PodLabel] | None = Field(
         default=None,
         description="Labels that are kept of those in the list; all where not given, but those that alerts have "
         "already (`job`, `instance`).",
@@ -106,6 +109,47 @@ class HttpDiscoverySettings(Credentials, FindSettings):
         return {"name": host_and_port(values["url"])} | values
 
 
+class KubernetesDiscoverySettings(FindSettings):
+    """Pods by their labels, listed and watched; wants `pip install vllm-watchdog[kubernetes]`."""
+
+    selector: Line = Field(min_length=1, description="Label selector of the pods, such as `app=vllm`.")
+    namespaces: list[Line] = Field(
+        default_factory=list,
+        description="Namespaces to look in; the watchdog's own (or the kubeconfig's) where not given.",
+    )
+    container: Line = Field(
+        default="",
+        description="The pods' container that is vLLM; the one that names the port, else the first, where not given.",
+    )
+    kubeconfig_file: Path | None = Field(
+        default=None, description="A kubeconfig; the pod's own service account where not given."
+    )
+    context: Line = Field(
+        default="", description="Context of the kubeconfig; its current one where not given."
+    )
+    keep_labels: list[PodLabel] = Field(
+        default_factory=list,
+        description="Labels of the pods that are kept; what a label name may not hold becomes `_`, as in "
+        "`app_kubernetes_io_name`.",
+    )
+    deadline_seconds: Seconds = Field(default=10, description="A list that takes longer is a failure.")
+
+    @field_validator("selector")
+    @classmethod
+    def _is_selector(cls, selector: str) -> str:
+        if not _SELECTOR.fullmatch(selector):
+            raise ValueError("must be a label selector, such as `app=vllm,tier in (gpu)`")
+        return selector
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        """Names it after its selector."""
+        if isinstance(values, dict) and isinstance(values.get("selector"), str):
+            return {"name": values["selector"][:128]} | values
+        return values
+
+
 class DiscoverySettings(Section):
     """Where servers that come and go are found, beside or instead of targets."""
 
@@ -115,11 +159,23 @@ class DiscoverySettings(Section):
     http_sd: list[HttpDiscoverySettings] = Field(
         default_factory=list, description="Lists in the form of Prometheus' `http_sd`."
     )
+    kubernetes: list[KubernetesDiscoverySettings] = Field(
+        default_factory=list, description="Pods of Kubernetes, by label."
+    )
 
     @property
     def all(self) -> tuple[FindSettings, ...]:
         """Every way to find servers."""
-        return (*self.file_sd, *self.http_sd)
+        return (*self.file_sd, *self.http_sd, *self.kubernetes)
+
+    @property
+    def lacks(self) -> str:
+        """What is not installed that this needs; empty for nothing."""
+        if self.kubernetes and find_spec("kubernetes") is None:
+            return (
+                "discovery.kubernetes: needs a library; install it: pip install 'vllm-watchdog[kubernetes]'"
+            )
+        return ""
 
     @model_validator(mode="after")
     def _no_two_names(self) -> Self:

@@ -432,6 +432,8 @@ def load(
         settings = Settings(**arguments)
     except ValidationError as error:
         faults.extend(layers.fault_texts(Settings, error))
+    else:
+        faults += [lacks] if check_files and (lacks := settings.discovery.lacks) else []
     if check_files:
         faults.extend(layers.unreadable_files(Settings))
     if check_files and not faults:

@@ -51,6 +51,8 @@ targets:
 discovery:
   file_sd:
     - files: [/etc/prometheus/vllm/*.yaml]
+  kubernetes:
+    - selector: app=vllm
 maintenance:
   - {name: kernel, targets: ["chat*"], from: 2026-12-05T22:00, to: 2026-12-06T02:00, zone: Europe/Berlin}
   - {targets: ["batch-*"], days: [saturday, sunday], hours: 22:00-06:00}

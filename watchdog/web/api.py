@@ -224,7 +224,7 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     if name is not None:
         targets, fleet = [_named(targets, name)], []
     maintenance = state.maintenance(wall)
-    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body, maintenance)
+    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body, maintenance, state.pods())
 
 
 def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memory:

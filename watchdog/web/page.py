@@ -73,6 +73,7 @@ _TEMPLATES.filters |= {
     "standing": text.standing_text,
     "state": text.state_text,
     "maintenance": text.maintenance_text,
+    "pod": text.pod_text,
     "proof": text.proof_text,
     "ended": text.ended,
     "urgency": text.by_urgency,

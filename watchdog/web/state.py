@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from watchdog.model import Incident, Snapshot, State, Subject, Target, Transition
+from watchdog.model import Incident, Pod, Snapshot, State, Subject, Target, Transition
 from watchdog.notify.maintenance import Opening
 from watchdog.notify.receiver import Answer, Received
 from watchdog.report.course import Course, Line
@@ -63,6 +63,10 @@ class ServiceState(Protocol):
     @property
     def is_configured(self) -> bool:
         """Whether anything is to be watched; what is found may be nothing yet."""
+        ...
+
+    def pods(self) -> Mapping[str, Pod]:
+        """What Kubernetes says of each target that is a pod, by the target's name."""
         ...
 
     def targets(self) -> Sequence[Target]:

@@ -57,6 +57,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (printf "%s-rules" (include "vllm-watchdog.fullname" .)) .Values.existingRulesConfigMap }}
 {{- end }}
 
+{{/* The namespaces whose pods may be read: as set, else those of the settings, where an entry without any means ours. */}}
+{{- define "vllm-watchdog.podNamespaces" -}}
+{{- $namespaces := .Values.rbac.namespaces }}
+{{- if not $namespaces }}
+{{- range dig "discovery" "kubernetes" (list) .Values.config }}
+{{- $namespaces = concat $namespaces (default (list $.Release.Namespace) .namespaces) }}
+{{- end }}
+{{- end }}
+{{- $namespaces | uniq | toJson }}
+{{- end }}
+
 {{- define "vllm-watchdog.hasRules" -}}
 {{- if or .Values.rules .Values.existingRulesConfigMap }}yes{{ end }}
 {{- end }}
