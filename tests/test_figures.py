@@ -1,7 +1,10 @@
 """What the documents say that `serve` costs is one figure everywhere, and the bench writes it."""
 
+from pathlib import Path
+
 from tests.bench.endless import Endless
 from tests.bench.figures import PLACES, told
+from tests.bench.storm import target_seconds
 from watchdog.history.names import wanted
 from watchdog.scrape.exposition import SeriesCache, parse
 
@@ -23,3 +26,13 @@ def test_pages_without_end_have_counters_that_never_fall() -> None:
             assert now["vllm:generation_tokens_total"] >= before["vllm:generation_tokens_total"]
             assert now.keys() == before.keys()
         before = now
+
+
+def test_a_storm_costs_a_target_the_same_however_many_fire(tmp_path: Path) -> None:
+    """One of 16 times as many costs twice as much at most: CPU, and some of it is the clock's."""
+    few, many = tmp_path / "few", tmp_path / "many"
+    for directory in (few, many):
+        directory.mkdir()
+    cost = {25: target_seconds(25, few), 400: target_seconds(400, many)}
+    for part in ("begins", "goes on", "ends"):
+        assert cost[400][part] < 2 * cost[25][part] + 100e-6, part

@@ -50,8 +50,10 @@ def load_server(firing_share: float) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.bench.load_server", "0", str(firing_share)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().split()[1]}"
-        process.terminate()
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().split()[1]}"
+        finally:
+            process.terminate()
 
 
 def fill(directory: Path, count: int) -> None:
@@ -85,8 +87,10 @@ def service(servers: str, targets: int, directory: Path) -> Iterator[tuple[int, 
     log = directory / "log"
     command = [sys.executable, "-m", "watchdog", "serve", "--config", str(config)]
     with log.open("w") as errors, subprocess.Popen(command, stderr=errors) as process:
-        yield process.pid, address_of(process, log)
-        process.terminate()
+        try:
+            yield process.pid, address_of(process, log)
+        finally:
+            process.terminate()
 
 
 def address_of(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -346,12 +346,12 @@ def test_a_firing_incident_is_refreshed_now_and_then_and_made_known_if_it_is_not
     store: Store, path: Path
 ) -> None:
     store.checkpoint([incident(value=0.5)], WALL, 0)
-    store.checkpoint([incident(value=0.6)], WALL + 5, 5)
+    store.checkpoint([incident(value=0.6)], WALL + 55, 55)
     assert store.query()[0].evidence[0].values == {"kv": 0.5}
-    store.checkpoint([incident(value=0.7)], WALL + 15, 15)
+    store.checkpoint([incident(value=0.7)], WALL + 60, 60)
     assert store.query()[0].evidence[0].values == {"kv": 0.7}
     # A reload with a longer `for` takes it back to pending, without a transition.
-    store.checkpoint([incident(state=PENDING)], WALL + 20, 20)
+    store.checkpoint([incident(state=PENDING)], WALL + 65, 65)
     assert store.query()[0].state is PENDING
 
 

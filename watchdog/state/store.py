@@ -27,7 +27,8 @@ FILE_NAME = "incidents.sqlite"
 LONGEST_ABSENCE_SECONDS = 3600.0
 # Until a machine has run for so long, its clock may be that of its battery, or none.
 _CLOCK_SET_WITHIN_SECONDS = 600.0
-_BODY_REWRITE_SECONDS = 15.0
+# What an open incident's figures are is news for those who read us now; after a restart they are worked out again.
+_BODY_REWRITE_SECONDS = 60.0
 # What is only to be known stands for days, and its figures move at every step.
 _INFO_REWRITE_SECONDS = 300.0
 # Where nothing is open, all that a write could tell is that we live.
