@@ -206,11 +206,13 @@ def test_the_service_tells_of_itself(tmp_path: Path) -> None:
         cycle_seconds={"chat": 0.02},
         cycle_errors={"chat": 1},
         skipped_cycles={"chat": 3},
+        late_cycles=2,
         notifications=(Statistics("am:9093", 5, 2, 1, 4, 10_000),),
     )
     assert values(service, "config_last_reload_successful") == {(): 0}
     assert values(service, "config_last_reload_success_timestamp_seconds") == {(): NOW}
     assert values(service, "skipped_cycles_total", "target") == {("chat",): 3}
+    assert values(service, "late_cycles_total") == {(): 2}
     assert values(service, "cycle_duration_seconds", "target") == {("chat",): 0.02}
     assert values(service, "notifications_dropped_total", "receiver") == {("am:9093",): 1}
     assert values(service, "notifications_queue_capacity", "receiver") == {("am:9093",): 10_000}

@@ -57,6 +57,8 @@ class Figures:
     """Where people reach us; empty where that is not known."""
     in_maintenance: frozenset[str] = frozenset()
     """The targets whose notifications are held."""
+    late_cycles: int = 0
+    """Cycles of all targets that began late, by half their interval or more."""
     canaries: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How often each outcome of the canary came, by target name."""
     looks: Sequence[Looks] = ()
@@ -197,6 +199,9 @@ def _cycles(figures: Figures) -> Iterator[Family]:
         for target, value in values.items():
             series.add((target,), value)
         yield series
+    late = Total("late_cycles", "Cycles that began late, by half their interval or more.")
+    late.add((), figures.late_cycles)
+    yield late
     canaries = Total("canaries", "Canaries of one token, by what came of them.", ("target", "outcome"))
     for target, outcomes in figures.canaries.items():
         for outcome, count in outcomes.items():

@@ -207,6 +207,7 @@ class Service:
             cycle_seconds={watch.target.name: watch.cycle_seconds for watch in watches},
             cycle_errors={watch.target.name: watch.errors for watch in watches},
             canaries={watch.target.name: watch.canary.outcomes for watch in watches if watch.canary},
+            late_cycles=self._schedule.counts.late,
             skipped_cycles={watch.target.name: skipped.get(watch.target.name, 0) for watch in watches},
             notifications=(*self._notifiers.statistics(), *self._receiver.statistics()),
             alerts_unread=self._receiver.unread,
