@@ -139,6 +139,19 @@ def test_a_clock_that_is_ahead_is_read_by_its_own_time_and_told_in_ours(promethe
     assert abs(time.time() - snapshot.wall - 10) < 5
 
 
+def test_harmful_text_in_labels_harms_no_server(prometheus: APrometheus) -> None:
+    harmful = "a\ud800\x1b[31m\n/\u202e"
+    prometheus.scraped({"instance": harmful, "job": "vllm", "zone": harmful}, 25, 10)
+    prometheus.scraped(ONE, 25, 10)
+    home = Household(prometheus)
+    home.source.poll()
+    home.source.poll()
+    assert {each.scrapes for each in home.told} == {2}
+    for server in home.source.servers.values():
+        target = server.target
+        assert all(text.isprintable() for text in (target.name, target.url, *target.labels.values()))
+
+
 def test_what_we_scrape_ourselves_is_not_watched_twice_and_names_are_not_shared(
     prometheus: APrometheus, caplog: pytest.LogCaptureFixture
 ) -> None:

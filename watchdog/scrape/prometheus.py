@@ -193,15 +193,15 @@ class PrometheusSource:
 
 # What to do about a status, where its own words do not say it.
 _HINTS = {
-    401: " (give --bearer-token-file, or a user and password in the URL)",
-    403: " (give --bearer-token-file, or a user and password in the URL)",
+    401: " (give --bearer-token-file, in settings bearer_token_file, or a user and password in the URL)",
+    403: " (give --bearer-token-file, in settings bearer_token_file, or a user and password in the URL)",
     404: " (the URL is what stands before /api/v1/query; Mimir and Thanos often have a prefix)",
-    422: " (narrow it with --match)",
+    422: " (narrow it with --match, in settings match)",
 }
 
 
 def _advice(detail: str) -> str:
-    return "; narrow it with --match" if "larger than" in detail else ""
+    return "; narrow it with --match, in settings match" if "larger than" in detail else ""
 
 
 def _range(seconds: float) -> str:

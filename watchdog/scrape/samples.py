@@ -318,7 +318,7 @@ def _head(labels: Labels, of_target: Labels) -> bytes:
             # What a target's label had displaced gets its name back.
             bare = label.removeprefix("exported_")
             told.append(f'{bare if bare in of_target else label}="{_escaped(value)}"')
-    return f"{labels[NAME]}{{{','.join(told)}}}".encode()
+    return f"{labels[NAME]}{{{','.join(told)}}}".encode(errors="replace")
 
 
 def _escaped(value: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from watchdog.clock import steady_seconds
 from watchdog.diagnosis.hindsight import hindsight
+from watchdog.diagnosis.pages import is_unseen
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.history.shapes import Shapes
 from watchdog.model import EnginePast, Incident, Reason, Scrape, Snapshot, State, Subject, Target, Verdict
@@ -66,7 +67,9 @@ class Watched:
         """One step; the lock is held."""
         before, now = self.snapshot, self._diagnosis.observe(scrape)
         self.snapshot = now
-        self.course.note(now)
+        # Where nobody could look there is a gap, until what was scraped meanwhile is read.
+        if not is_unseen(scrape):
+            self.course.note(now)
         _log_changes(before, now)
         self._raised_in_a_row = 0
         return now
