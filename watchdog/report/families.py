@@ -27,14 +27,14 @@ class Family:
         self._series: dict[tuple[str, ...], float] = {}
 
     def add(self, labels: Sequence[str], value: float | None) -> None:
-        """Adds one series; None is no series."""
+        """Adds one series; None is no series, and -0.0 is 0.0."""
         if value is not None:
-            self._series.setdefault(tuple(map(label_value, labels)), float(value))
+            self._series.setdefault(tuple(map(label_value, labels)), float(value) + 0.0)
 
     def add_short(self, labels: tuple[str, ...], value: float | None) -> None:
         """The same with labels that are short already: those of one engine are shortened once."""
         if value is not None:
-            self._series.setdefault(labels, float(value))
+            self._series.setdefault(labels, float(value) + 0.0)
 
     def metric(self) -> GaugeMetricFamily | CounterMetricFamily:
         """The family as the library knows it."""
