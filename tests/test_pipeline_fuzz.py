@@ -46,7 +46,8 @@ NAME = "fuzzed"
 WALL = 1_790_000_000.0
 # Ours are closed sets; a server may fill these two and nothing else.
 FROM_TARGETS = frozenset({"model_name", "engine"})
-PLAIN_LABELS = frozenset({"version", "revision", "pythonversion"})
+# Of ours, and of the settings.
+PLAIN_LABELS = frozenset({"version", "revision", "pythonversion", "external_url"})
 SCRIPT = "<script>alert(1)</script>"
 EXPECTATIONS = Expectations(
     expected_shared_prefix_tokens=500,
