@@ -128,6 +128,19 @@ def test_a_server_that_is_not_scraped_any_more_is_unknown_and_kept(
     assert home.ended == []
 
 
+def test_what_comes_late_to_all_is_missed_by_none(prometheus: APrometheus) -> None:
+    prometheus.scraped(ONE, 120, 105, 90)
+    prometheus.scraped(TWO, 220, 205, 190)
+    home = Household(prometheus)
+    home.source.poll()
+    prometheus.scraped(ONE, 75)
+    home.source.poll()
+    home.source.poll()
+    last = {each.target.name: each.failure for each in home.told}
+    assert last["a:8000"] is None
+    assert "does not scrape it any more" in str(last["b:8000"])
+
+
 def test_a_clock_that_is_ahead_is_read_by_its_own_time_and_told_in_ours(prometheus: APrometheus) -> None:
     prometheus.ahead_seconds = 3600.0
     prometheus.scraped(ONE, 40, 25, 10)

@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from watchdog.text import printable_labels
 
 # Samples may come so late, through a remote write above all; a page that lacks series may be whole by then.
 LATE_SECONDS = 30.0
+LAGS = 10
 # How much of the past one query reads: what a fleet's answer takes in memory stays bounded.
 PART_SECONDS = 120.0
 JOBS_SECONDS = 60.0
@@ -165,6 +167,8 @@ class SourceWatch:
         # From the clock of the Prometheus to ours, and to the steady one; None until it answered.
         self._skew_seconds: float | None = None
         self._to_steady_seconds = steady_seconds() - time.time()
+        # How old the newest scrape of all was, in the last looks that brought one.
+        self._lags: deque[float] = deque(maxlen=LAGS)
         self._error = ""
         self._failures = self._failed_in_a_row = 0
         self._stopped = False
@@ -265,7 +269,11 @@ class SourceWatch:
             self.alive_at = steady_seconds()
             if self.alive_at > until and begin < at:
                 return False
-        self._miss(at)
+        latest = self.joined.newest
+        if newest is not None:
+            if latest is not None and latest > newest:
+                self._lags.append(at - latest)
+            self._miss(at)
         return True
 
     def _take(self, fleet: Fleet, settled: float) -> None:
@@ -332,8 +340,8 @@ class SourceWatch:
 
     def _silent_seconds(self, name: str, at: float) -> float:
         last = self.joined.last(name)
-        # What was not scraped in the past that was read is not scraped now.
-        return WINDOW_SECONDS if last is None else at - last
+        # What was not scraped in the past that was read is not scraped now; what comes late to all is missed by none.
+        return WINDOW_SECONDS if last is None else at - last - min(self._lags, default=0.0)
 
     # Servers that come and go.
 
