@@ -345,6 +345,8 @@ class Finding(NamedTuple):
     """What went wrong inside the rule, a fault of ours; empty where nothing did."""
     began_seconds: float | None = None
     """How long ago the trouble began, where the rule can tell; None where it cannot."""
+    lasts: bool = False
+    """Whether an incident that fires is not over, though the answer is no: what it left behind still hurts."""
 
 
 @dataclass(frozen=True, slots=True)

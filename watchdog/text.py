@@ -24,6 +24,8 @@ _DURATION = re.compile(
     r"(?:([0-9]{1,10}(?:\.[0-9]{1,9})?)s)?(?:([0-9]{1,12})ms)?"
 )
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+# What a signal is compared with stands behind its name.
+_COMPARISON_WORDS = {"baseline": " before", "lately": " lately", "lowest": " at the least"}
 _UNITS_SECONDS = (604800.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
@@ -171,7 +173,18 @@ def quantity_text(name: str, value: float | None) -> str:
     """The value of a signal or reading as people say it, with the unit that its name tells."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return bound_mark(value) + _with_unit(name.removesuffix("_baseline"), float(value))
+    return bound_mark(value) + _with_unit(without_comparison(name), float(value))
+
+
+def without_comparison(name: str) -> str:
+    """The name of the signal itself, where it ends with that of what it is compared with."""
+    bare, _, comparison = name.rpartition("_")
+    return bare if comparison in _COMPARISON_WORDS else name
+
+
+def comparison_words(name: str) -> str:
+    """What a signal is compared with as words behind its own; empty where that is nothing."""
+    return _COMPARISON_WORDS.get(name.rpartition("_")[2], "")
 
 
 def _with_unit(name: str, value: float) -> str:

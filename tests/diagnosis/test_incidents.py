@@ -415,8 +415,9 @@ def test_trouble_of_which_nothing_tells_the_beginning_began_when_it_was_seen() -
     assert [each.since for each in one.incidents()] == [1100]
 
 
-def test_a_lead_that_a_pending_cause_would_explain_is_not_worth_a_page_for_ten_seconds() -> None:
-    def pageable(wait: float, at: float, truth: Truth = YES) -> set[str]:
+@pytest.mark.parametrize("wait", [20, 60])
+def test_a_lead_that_a_pending_cause_would_explain_is_not_worth_a_page_for_ten_seconds(wait: float) -> None:
+    def pageable(at: float, truth: Truth = YES) -> set[str]:
         one = book(rule("pool", wait, explains=["thrash"]), rule("thrash", 0))
         one.update([says(YES, "pool"), says(YES, "thrash")], 0, 0)
         assert one.lead() == Key("thrash", *ENGINE)
@@ -424,11 +425,112 @@ def test_a_lead_that_a_pending_cause_would_explain_is_not_worth_a_page_for_ten_s
         one.update([says(truth, "pool"), says(YES, "thrash")], at, at)
         return {each.rule for each in one.last.pageable}
 
-    # The deeper cause takes the page; where it does not come, or takes too long, the lead has it.
-    assert pageable(5, 5) == {"pool"}
-    assert pageable(60, 5) == set()
-    assert pageable(60, 10) == {"thrash"}
-    assert pageable(60, 5, NO) == {"thrash"}
+    # Where the deeper cause does not come, or takes too long, the lead has the page.
+    assert pageable(5) == set()
+    assert pageable(10) == {"thrash"}
+    assert pageable(5, NO) == {"thrash"}
+
+
+@pytest.mark.parametrize("wait", [0.0, 20.0])
+def test_what_is_about_to_be_explained_waits_for_its_cause_and_never_leads(wait: float) -> None:
+    one = book(rule("cause", wait + 10, explains=["slow"]), rule("slow", wait))
+    leads = []
+    for at in range(0, 45, 5):
+        one.update([says(YES), says(YES, "slow")], at, 1000 + at)
+        leads.append(one.lead())
+        assert one.last.pageable in (frozenset(), {Key("cause", *ENGINE)})
+    named = int(wait + 10) // 5
+    assert leads == [None] * named + [Key("cause", *ENGINE)] * (9 - named)
+    assert [each.symptoms for each in one.incidents() if each.key == one.lead()] == [("slow",)]
+
+
+def test_a_symptom_that_is_all_there_is_leads_after_ten_seconds_at_most() -> None:
+    def leads_at(*causes: Rule, says_of_cause: Sequence[Truth], severity: Severity = Severity.WARNING) -> int:
+        one = book(*causes, rule("slow", 30))
+        for step, truth in enumerate(says_of_cause):
+            told = [says(truth, each.id, severity=severity) for each in causes]
+            one.update([*told, says(YES, "slow")], step * 5, step * 5)
+            if one.lead() is not None:
+                return step * 5
+        raise AssertionError
+
+    cause = rule("cause", 10, explains=["slow"])
+    assert leads_at(cause, says_of_cause=[NO] * 10) == 30
+    # One that comes and goes keeps nobody waiting, nor does one that takes too long, is unknown or a notice.
+    assert leads_at(cause, says_of_cause=[*[NO] * 6, *[YES, NO] * 3]) == 35
+    assert leads_at(cause, says_of_cause=[*[NO] * 6, YES, UNKNOWN]) == 35
+    assert (
+        leads_at(cause, rule("other", 10, explains=["slow"]), says_of_cause=[*[NO] * 5, YES, NO, YES]) == 30
+    )
+    assert leads_at(rule("cause", 60, explains=["slow"]), says_of_cause=[YES] * 10) == 30
+    notice = rule("cause", 10, explains=["slow"], severity=Severity.INFO)
+    assert leads_at(notice, says_of_cause=[*[NO] * 6, YES, YES], severity=Severity.INFO) == 30
+    # What has begun too late to fire within ten seconds of the symptom's own time is not waited for.
+    assert leads_at(rule("cause", 15, explains=["slow"]), says_of_cause=[*[NO] * 6, YES, YES]) == 30
+    assert leads_at(rule("other", 10), says_of_cause=[YES] * 10) == 10
+
+
+def test_what_waits_for_its_cause_is_pending_and_told_once() -> None:
+    one = book(rule("cause", 10, explains=["slow"]), rule("slow", 0))
+    told = [
+        [
+            (change.incident.key.rule, change.before, change.incident.state)
+            for change in one.update([says(YES), says(YES, "slow")], at, at)
+        ]
+        for at in (0, 5, 10)
+    ]
+    assert sorted(told[0]) == [("cause", None, State.PENDING), ("slow", None, State.PENDING)]
+    assert told[1] == []
+    assert sorted(told[2]) == [("cause", State.PENDING, State.FIRING), ("slow", State.PENDING, State.FIRING)]
+
+
+def test_what_lasts_is_not_over_and_begins_nothing() -> None:
+    lasting = says(NO)._replace(lasts=True, cause="the queue it left stands")
+    one = book(rule("cause", 0, keep=10))
+    one.update([lasting], 0, 0)
+    assert one.incidents() == ()
+    one.update([says(YES)], 5, 5)
+    for at in range(10, 120, 5):
+        one.update([lasting], at, at)
+        [incident] = one.incidents()
+        assert (incident.state, incident.is_cleared, incident.cause) == (
+            State.FIRING,
+            False,
+            "the queue it left stands",
+        )
+    # It has been quiet for long enough by then.
+    one.update([says(NO)], 120, 120)
+    assert [each.state for each in one.incidents()] == [State.RESOLVED]
+
+
+def test_what_has_just_begun_to_last_keeps_firing_for_the_rest_of_its_time() -> None:
+    one = book(rule("cause", 0, keep=30))
+    one.update([says(YES, severity=Severity.CRITICAL)], 0, 0)
+    one.update([says(NO)._replace(lasts=True)], 5, 5)
+    [lasting] = one.incidents()
+    assert (lasting.severity, lasting.is_cleared) == (Severity.CRITICAL, False)
+    one.update([says(NO)], 10, 10)
+    [cleared] = one.incidents()
+    assert (cleared.state, cleared.cleared_at, cleared.closes_at) == (State.FIRING, 10, 35)
+
+
+def test_the_symptoms_of_what_lasted_fade_under_it() -> None:
+    one = book(rule("cause", 0, keep=10, explains=["slow"]), rule("slow", 0, keep=0))
+    one.update([says(YES), says(YES, "slow")], 0, 0)
+    for at in range(5, 200, 5):
+        one.update([says(NO)._replace(lasts=True), says(YES, "slow")], at, at)
+    for at in (200, 205, 210, 215):
+        one.update([says(NO), says(YES, "slow")], at, at)
+        assert one.lead() == Key("cause", *ENGINE)
+    one.update([says(NO), says(NO, "slow")], 220, 220)
+    assert one.lead() is None
+
+
+def test_what_is_pending_does_not_last() -> None:
+    one = book(rule("cause", 10))
+    one.update([says(YES)], 0, 0)
+    one.update([says(NO)._replace(lasts=True)], 5, 5)
+    assert one.incidents() == ()
 
 
 def test_what_is_pending_and_explains_nothing_keeps_no_page_back() -> None:
@@ -930,8 +1032,9 @@ def test_a_change_leaves_with_what_its_step_knows_of_the_incident() -> None:
 
 def test_a_pending_one_begins_and_ends_as_the_symptom_it_was_going_to_be() -> None:
     one = book(rule("pool", 0, explains=["slow"]), rule("slow", 60))
-    begun = one.update([says(YES, "pool"), says(YES, "slow")], 0, 0)[-1].incident
-    assert (begun.key.rule, begun.state, begun.explained_by) == ("slow", State.PENDING, ("pool",))
+    changes = one.update([says(YES, "pool"), says(YES, "slow")], 0, 0)
+    [begun] = [each.incident for each in changes if each.incident.key.rule == "slow"]
+    assert (begun.state, begun.explained_by) == (State.PENDING, ("pool",))
     [over] = one.update([says(YES, "pool"), says(NO, "slow")], 5, 5)
     assert (over.incident.state, over.incident.explained_by) == (State.RESOLVED, ("pool",))
 

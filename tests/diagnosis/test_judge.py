@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.pages import failed, page, scrape
 from tests.watching import shipped_rules, watch
-from watchdog.diagnosis.judge import Case, Judge
+from watchdog.diagnosis.judge import Case, Judge, judge
 from watchdog.diagnosis.target import TargetDiagnosis
 from watchdog.facts.launch import ServerContext
-from watchdog.model import Reason, Scope, Subject, Target, Truth
+from watchdog.model import Finding, Reason, Scope, Subject, Target, Truth
 from watchdog.rule.rule_set import RuleSet
-from watchdog.signals.catalogue import Signals
+from watchdog.signals.catalogue import Signals, signal_names
 from watchdog.signals.functions import View
 
 
@@ -68,3 +68,27 @@ def test_a_judge_that_remembers_which_clause_said_no_says_what_one_without_memor
             signals.update(values)
             case = Case(subject, signals, ServerContext(), {})
             assert remembers.findings(scope, case) == Judge(rules).findings(scope, case)
+
+
+def test_a_rule_that_says_no_says_whether_what_it_left_lasts() -> None:
+    surge = replace(shipped_rules().by_id("traffic-surge"), or_since_start=False)
+    assert surge.lasts_while
+    left = {"arrivals_per_second": 0.1, "arrivals_per_second_baseline": 0.2, "finished_per_second": 10.0}
+
+    def told(waiting: float) -> Finding:
+        signals = Signals(View())
+        signals.update(dict.fromkeys(signal_names()) | left)
+        signals.update(
+            waiting_recent_min=waiting,
+            waiting_last=waiting,
+            kv_usage_peak_ratio=0.3,
+        )
+        [found] = judge([surge], Case(Subject("t", "m", "0"), signals, ServerContext(), {}))
+        return found
+
+    stands, drained = told(2000), told(20)
+    assert (stands.truth, stands.lasts) == (Truth.NO, True)
+    assert "2,000 wait" in stands.cause
+    assert [each.values["waiting_recent_min"] for each in stands.evidence[:1]] == [2000]
+    assert stands.remedies
+    assert (drained.truth, drained.lasts, drained.cause) == (Truth.NO, False, "")

@@ -13,6 +13,7 @@ from watchdog.history.layout import MOST_ENGINES, Selector
 from watchdog.history.names import wanted
 from watchdog.history.span import (
     ENOUGH_REQUESTS,
+    RECENT_SECONDS,
     WIDEST_SECONDS,
     Span,
     life_span,
@@ -389,6 +390,15 @@ def test_it_widens_to_three_minutes_and_not_beyond_a_restart() -> None:
     again = request_span(now_span(history, ENGINE), FIRST)
     assert again is not None
     assert again.frames[0].at == 240
+
+
+@pytest.mark.parametrize("rush_seconds", [1, 10, 60])
+def test_a_rush_that_is_over_says_nothing_of_what_comes_now(rush_seconds: int) -> None:
+    rush = [200 + rush_seconds * step / 40 for step in range(40)]
+    span = widened([*rush, 270.0, 290.0], 300)
+    assert span is not None
+    assert span.frames[0].at >= 200 + rush_seconds - RECENT_SECONDS
+    assert (span.increase(FIRST) or 0) < ENOUGH_REQUESTS + 2
 
 
 @given(

@@ -23,6 +23,7 @@ MIDNIGHT = 1_790_000_000.0 - 1_790_000_000.0 % 86_400
 FELT_FIRST_TOKEN_SECONDS = 2.0
 FELT_GAP_SECONDS = 0.5
 FELT_SHARE = 0.05
+FELT_FOR_SECONDS = 30.0
 
 SETUPS = (
     Setup(SMALL_GPU, max_num_seqs=64, max_num_batched_tokens=2048, pool_tokens=60_000),
@@ -60,12 +61,15 @@ NAMED_BY = {
     Trouble.IMPATIENCE: frozenset(["client-aborts"]),
 }
 
+# An application with a long system prompt has run for so long when its clients send another head with each request.
+HEAD_SECONDS, HEAD_TOKENS = 1200.0, 2300
+
 # Requests that come with it: their share of what the server could do of them alone, their prompt and answer in tokens.
 _MORE = {
     Trouble.SURGE: (1.6, 400, 200),
     Trouble.LONG_ANSWERS: (1.5, 200, 1500),
     Trouble.LONG_PROMPTS: (1.4, 6000, 60),
-    Trouble.CHANGED_HEAD: (0.5, 2500, 60),
+    Trouble.CHANGED_HEAD: (0.9, 2500, 60),
     Trouble.HANG: (0.15, 300, 100),
     Trouble.CRASH: (0.15, 300, 100),
     Trouble.IMPATIENCE: (0.25, 300, 600),
@@ -207,7 +211,8 @@ class Life:
         if fault.trouble is Trouble.CHANGED_HEAD:
             for one in hit:
                 one.prefix = ""
-        more = list(self._batch(fault) if fault.trouble is Trouble.BATCH else self._more(fault))
+        come = {Trouble.BATCH: self._batch, Trouble.CHANGED_HEAD: self._head}.get(fault.trouble, self._more)
+        more = list(come(fault))
         requests.extend(more)
         if fault.trouble is Trouble.IMPATIENCE:
             for one in (*hit, *more):
@@ -219,14 +224,30 @@ class Life:
         for _ in range(int(self.setup.capacity(400, 150) * (fault.end - fault.begin) * 0.9)):
             yield Request(fault.begin + random.uniform(0, 3), prompts(random), outputs(random))
 
+    def _head(self, fault: Fault) -> Iterator[Request]:
+        """An application with a long system prompt, before which its clients put something new in the fault.
+
+        The same requests come before and in the fault: nothing changes but what they share.
+        """
+        random = self._random
+        share, prompt, output = _MORE[fault.trouble]
+        prompts, outputs = around(prompt - HEAD_TOKENS, 0.3), around(output, 0.3)
+        for at in self._times(share, prompt, output, max(0.0, fault.begin - HEAD_SECONDS), fault.end):
+            head, shared = (f"head.{fault.begin}", HEAD_TOKENS) if at < fault.begin else ("", 0)
+            yield Request(at, HEAD_TOKENS + prompts(random), outputs(random), head, shared)
+
     def _more(self, fault: Fault) -> Iterator[Request]:
         """Requests that share nothing, at a share of what the server could do of them alone."""
-        random, at = self._random, fault.begin
         share, prompt, output = _MORE[fault.trouble]
-        rate = share * self.setup.capacity(prompt, output)
         prompts, outputs = around(prompt, 0.3), around(output, 0.3)
-        while (at := at + random.expovariate(rate)) < fault.end:
-            yield Request(at, prompts(random), outputs(random))
+        for at in self._times(share, prompt, output, fault.begin, fault.end):
+            yield Request(at, prompts(self._random), outputs(self._random))
+
+    def _times(self, share: float, prompt: int, output: int, begin: float, end: float) -> Iterator[float]:
+        """Random moments, so many that such requests take a share of what the server can do."""
+        at, rate = begin, share * self.setup.capacity(prompt, output)
+        while (at := at + self._random.expovariate(rate)) < end:
+            yield at
 
     # The server.
 
@@ -289,7 +310,7 @@ class _Feeling:
         if self._books and book[1] < self._books[-1][1]:
             self._books.clear()
         self._books.append(book)
-        while len(self._books) > 1 and self._books[1][0] <= at - 30:
+        while len(self._books) > 1 and self._books[1][0] <= at - FELT_FOR_SECONDS:
             self._books.pop(0)
         _, requests, late, stalls, given_up = (
             now - before for now, before in zip(book, self._books[0], strict=True)

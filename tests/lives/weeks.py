@@ -1,7 +1,9 @@
 """`python -m tests.lives.weeks`: the shipped rules over days of simulated servers, one line a fault, then the sums.
 
-A fault that nobody feels is not counted. An alarm is false where no fault held in the two minutes before it fired and
-nobody felt anything in the last one; where users felt something without a fault of ours it is listed as "felt".
+A fault that nobody feels is not counted. A recovery is told when the verdict is no longer degraded or critical.
+A lead is wrong in the fault where it is none of the fault's causes, and late where it is none of them after it.
+An alarm is false where no fault held in the two minutes before it fired and nobody felt anything in the last one;
+where users felt something without a fault of ours it is listed as "felt".
 """
 
 import argparse
@@ -11,24 +13,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
-from tests.lives.simulated_life import HOUR, NAMED_BY, Fault, Life, Moment, Trouble
+from tests.lives.simulated_life import FELT_FOR_SECONDS, HOUR, NAMED_BY, Fault, Life, Moment, Trouble
 from tests.watching import diagnosis
-from watchdog.model import Incident, Severity, Snapshot
+from watchdog.model import Incident, Severity, Snapshot, Verdict
 
 NAME_WITHIN_SECONDS = 45.0
 # A fault is over for its users when the backlog is: until then an alarm is not false.
 FORGIVE_SECONDS = 120.0
 FELT_WITHIN_SECONDS = 60.0
+TELL_RECOVERY_WITHIN_SECONDS = 15.0
+# For so long after its users are well what leads still belongs to a fault.
+AFTER_SECONDS = 60.0
+_HURTS = frozenset([Verdict.DEGRADED, Verdict.CRITICAL])
 
 
 @dataclass
 class Told:
-    """What became of one fault: when users felt it first, when its cause led, and what else led meanwhile."""
+    """What became of one fault: when users felt it first, when its cause led, and what else led meanwhile.
+
+    `well_at` is when its users were well again, `recovered_at` since when the verdict says so, `late` what led after
+    the fault and is none of its causes.
+    """
 
     fault: Fault
     felt_at: float | None = None
     named_at: float | None = None
+    well_at: float | None = None
+    recovered_at: float | None = None
     wrong: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+
+    @property
+    def recovery_seconds(self) -> float | None:
+        """How long after its users were well again the verdict said so; None where one of the two was not seen."""
+        if self.well_at is None or self.recovered_at is None:
+            return None
+        return max(0.0, self.recovered_at - self.well_at)
 
     @property
     def named(self) -> bool:
@@ -62,6 +82,7 @@ def story(life: Life, interval: float = 5.0, lost: float = 0.0) -> Story:
         at = moment.scrape.at
         felt_at = at if moment.felt else felt_at
         _follow(one, moment, snapshot)
+        _follow_recovery(one, moment, snapshot)
         firing = {(incident.key, incident.firing_since): incident for incident in alarms(snapshot)}
         for identity in firing.keys() - known:
             _book(one, at, felt_at, firing[identity])
@@ -89,6 +110,24 @@ def _follow(one: Story, moment: Moment, snapshot: Snapshot) -> None:
             told.wrong.add(lead)
 
 
+def _follow_recovery(one: Story, moment: Moment, snapshot: Snapshot) -> None:
+    """Books when the users of a fault that is over are well again, when that is told, and what leads until then."""
+    at, hurts = moment.scrape.at, snapshot.verdict in _HURTS
+    for told in one.told:
+        is_settled = told.well_at is not None and at >= told.well_at + AFTER_SECONDS and told.recovered_at
+        if told.felt_at is None or at < told.fault.end or is_settled:
+            continue
+        if told.well_at is None and not moment.felt:
+            # The last of what was felt is as long ago as feelings last.
+            told.well_at = max(told.fault.end, at - FELT_FOR_SECONDS)
+        if not hurts:
+            told.recovered_at = at if told.recovered_at is None else told.recovered_at
+            continue
+        told.recovered_at = None
+        if snapshot.lead is not None and snapshot.lead.rule not in NAMED_BY[told.fault.trouble]:
+            told.late.add(snapshot.lead.rule)
+
+
 def _book(one: Story, at: float, felt_at: float, incident: Incident) -> None:
     if any(fault.begin <= at < fault.end + FORGIVE_SECONDS for fault in one.life.faults):
         return
@@ -104,6 +143,7 @@ def lines(one: Story) -> Iterator[str]:
         felt = "unfelt" if told.felt_at is None else f"felt after {told.felt_at - fault.begin:.0f} s"
         named = "not named" if told.named_at is None else f"named after {told.named_at - fault.begin:.0f} s"
         wrong = f", led meanwhile: {', '.join(sorted(told.wrong))}" if told.wrong else ""
+        wrong += f", led after it: {', '.join(sorted(told.late))}" if told.late else ""
         mark = "      " if told.felt_at is None or told.named else "MISSED"
         yield f"  {mark} {fault.begin:7.0f} {fault.trouble:27} {felt:17} {named}{wrong}"
     yield from (f"  FALSE  {at:7.0f} {rule}" for at, rule in one.false)
@@ -120,11 +160,18 @@ def summary(stories: list[Story]) -> Iterator[str]:
     times = [told.named_at - told.felt_at for told in named if told.named_at and told.felt_at]
     if times:
         yield f"seconds from felt to named: {median(times):.0f} (median), {max(times):.0f} (longest)"
+    recoveries = [seconds for told in hurtful if (seconds := told.recovery_seconds) is not None]
+    if recoveries:
+        soon = sum(seconds <= TELL_RECOVERY_WITHIN_SECONDS for seconds in recoveries)
+        yield f"recoveries {len(recoveries)}, told within {TELL_RECOVERY_WITHIN_SECONDS:.0f} s {soon}"
+        yield f"seconds from well to told: {median(recoveries):.0f} (median), {max(recoveries):.0f} (longest)"
+    yield f"faults after which something else led: {sum(bool(one.late) for one in hurtful)}"
     yield f"server-weeks {weeks:.2f}, false alarms {sum(false.values())} {dict(false)}"
     yield f"alarms that users felt without a fault of ours: {sum(len(one.felt) for one in stories)}"
     for trouble in Trouble:
         of = [told for told in hurtful if told.fault.trouble is trouble]
-        yield f"  {trouble:27} felt {len(of)}, named {sum(one.named for one in of)}"
+        wrong = sum(bool(one.wrong) for one in of)
+        yield f"  {trouble:27} felt {len(of)}, named {sum(one.named for one in of)}, wrong lead {wrong}"
 
 
 def main() -> None:

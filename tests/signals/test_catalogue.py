@@ -60,7 +60,7 @@ def test_names_end_in_their_unit_where_they_have_one() -> None:
 
 
 def test_every_remembered_signal_has_a_name_for_each_comparison() -> None:
-    assert set(COMPARISONS) == {"baseline", "lowest"}
+    assert set(COMPARISONS) == {"baseline", "lately", "lowest"}
     assert signal_names() == {*CATALOGUE, *(f"{name}_{past}" for name in REMEMBERED for past in COMPARISONS)}
     assert len(set(REMEMBERED)) == len(REMEMBERED)
 

@@ -3,7 +3,7 @@
 Time is always an argument. `at` is monotonic and only ever subtracted; `wall` is for people.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from watchdog.diagnosis.relations import explains, is_explained_by, lead_of, related, with_relations
@@ -27,7 +27,8 @@ RESOLVED_RETENTION_SECONDS = 3600.0
 # Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news. So long a
 # cause that has cleared stays for them, and so long after its end none begins to fire.
 AFTERMATH_SECONDS = 60.0
-# What is pending and would explain the lead fires within this, or it is no reason to keep a page back.
+# What is pending and would explain something fires within this, or it is no reason to wait: a symptom that holds for
+# half a minute is then named within 45 s, also where it is all there is.
 LONGEST_WAIT_FOR_CAUSE_SECONDS = 10.0
 # Longer than this between two looks nothing was watched (suspended, stopped): the time does not count.
 GAP_SECONDS = 60.0
@@ -209,6 +210,7 @@ class IncidentBook:
 
     def _take_all(self, findings: Iterable[Finding], at: float, wall: float) -> Iterator[Transition]:
         met: set[Key] = set()
+        ripe: dict[Key, tuple[Finding, Transition | None]] = {}
         known = {key.rule for key in self._entries}
         for finding in findings:
             # Most rules say no, of what was never an incident.
@@ -218,12 +220,16 @@ class IncidentBook:
             if finding.truth is not Truth.YES and key not in self._entries:
                 continue
             met.add(key)
-            if (change := self._take(key, finding, at, wall)) is not None:
+            change = self._take(key, finding, at, wall)
+            if self._is_ripe(key, finding, at):
+                ripe[key] = finding, change
+            elif change is not None:
                 yield change
         for key in [key for key in self._entries if key not in met]:
             if (change := self._take_nothing(key, at, wall)) is not None:
                 yield change
-        # Once all have spoken: whether a cause may end hangs on its symptoms.
+        # Once all have spoken: whether a symptom fires hangs on its causes, whether a cause may end on its symptoms.
+        yield from self._fire_ripe(ripe, at, wall)
         for key in [key for key, entry in self._entries.items() if key not in self._ended and entry.is_due]:
             yield from self._end_with_symptoms(key, at, wall)
 
@@ -235,9 +241,12 @@ class IncidentBook:
         if entry is None or not live:
             return None
         entry.seen_at = at
-        if finding.truth is Truth.NO:
+        if finding.lasts and entry.incident.state is State.FIRING:
+            self._last(entry, finding, at, wall)
+        elif finding.truth is Truth.NO:
             return self._no(entry, at, wall)
-        self._unknown(entry, at)
+        else:
+            self._unknown(entry, at)
         return None
 
     def _yes(
@@ -255,19 +264,52 @@ class IncidentBook:
         entry.incident = _found_again(entry.incident, finding, held, wall)
         if entry.incident.state is State.FIRING:
             return _graver(entry, finding, wall) or _milder(entry, finding, held, rule, wall)
-        waited = entry.incident.held_seconds >= rule.for_seconds - 1e-6
-        return (
-            self._fire(entry, finding, at, wall)
-            if waited and not self._is_aftermath(key, finding.severity, at)
-            else None
-        )
+        return None
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
         begun = _begin(key, rule, finding, wall)
-        entry = self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at)
-        if rule.for_seconds > 0 or self._is_aftermath(key, finding.severity, at):
-            return Transition(entry.incident, None, wall)
-        return self._fire(entry, finding, at, wall)
+        self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at)
+        return Transition(begun, None, wall)
+
+    def _is_ripe(self, key: Key, finding: Finding, at: float) -> bool:
+        """Whether it has been pending for as long as its rule wants, and not in the wake of what has just ended."""
+        entry, rule = self._entries.get(key), self._rules.find(key.rule)
+        if finding.truth is not Truth.YES or entry is None or rule is None:
+            return False
+        if entry.incident.state is not State.PENDING or self._remaining_seconds(entry.incident) > 1e-6:
+            return False
+        return not self._is_aftermath(key, finding.severity, at)
+
+    def _fire_ripe(
+        self, ripe: Mapping[Key, tuple[Finding, Transition | None]], at: float, wall: float
+    ) -> Iterator[Transition]:
+        """What has waited long enough fires, unless what would explain it is about to.
+
+        Beside each is how it changed in this step until here: one that fires at once has never been pending.
+        """
+        waiting = {key for key, (finding, _) in ripe.items() if self._waits_for_cause(key, finding.severity)}
+        for key, (finding, change) in ripe.items():
+            if key not in waiting:
+                yield self._fire(self._entries[key], finding, at, wall)
+            elif change is not None:
+                yield change
+
+    def _waits_for_cause(self, key: Key, severity: Severity) -> bool:
+        """Whether something that holds and would explain it fires before it has waited for too long."""
+        incident = self._entries[key].incident
+        patience = self._remaining_seconds(incident) + LONGEST_WAIT_FOR_CAUSE_SECONDS
+        return severity is not Severity.INFO and any(
+            1e-6 < self._remaining_seconds(cause.incident) <= patience + 1e-6
+            and cause.last_truth is Truth.YES
+            and is_explained_by(self._rules, incident, cause.incident)
+            for cause in self._entries.values()
+            if cause.incident.state is State.PENDING
+        )
+
+    def _remaining_seconds(self, pending: Incident) -> float:
+        """For how much longer a pending one must hold before it may fire; below 0 where it could have fired."""
+        rule = self._rules.find(pending.key.rule)
+        return (rule.for_seconds if rule is not None else 0.0) - pending.held_seconds
 
     @staticmethod
     def _fire(entry: _Entry, finding: Finding, at: float, wall: float) -> Transition:
@@ -279,6 +321,14 @@ class IncidentBook:
             entry.incident, state=State.FIRING, firing_since=wall, severity=finding.severity
         )
         return Transition(entry.incident, before, wall)
+
+    def _last(self, entry: _Entry, finding: Finding, at: float, wall: float) -> None:
+        """What it left behind still hurts: it holds, and once that is gone too it has been quiet for long enough."""
+        rule = self._rules.find(entry.incident.key.rule)
+        quiet = entry.quiet_seconds + _counted(at - entry.last_at)
+        entry.quiet_seconds = min(quiet, rule.keep_firing_seconds if rule is not None else 0.0)
+        entry.last_at, entry.last_truth = at, Truth.YES
+        entry.incident = _found_again(entry.incident, finding, 0.0, wall)
 
     def _no(self, entry: _Entry, at: float, wall: float) -> Transition | None:
         incident = entry.incident

@@ -11,7 +11,7 @@ from watchdog.language.expression import Expression
 from watchdog.language.template import Template, render_text
 from watchdog.model import BlindRule, Finding, Lookup, Scope, Subject, Truth
 from watchdog.remedy.offer import offer
-from watchdog.rule.rule import Rule, evaluate
+from watchdog.rule.rule import Judgement, Rule, evaluate, lasting_evidence
 from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.catalogue import Signals, compared_signal, metrics_of
 from watchdog.signals.past import SINCE_START
@@ -109,30 +109,40 @@ def judge(
 
 def _ask(rule: Rule, case: Case, denied: dict[str, Expression]) -> Finding:
     lookup = case.lookup(rule)
-    clause = denied.get(rule.id)
-    if clause is not None:
-        if clause.truth(lookup) is Truth.NO:
-            return Finding(rule.id, case.subject, Truth.NO, rule.severity)
-        del denied[rule.id]
-    judgement = evaluate(rule, lookup)
-    if judgement.denied_by is not None:
-        denied[rule.id] = judgement.denied_by
+    judgement = _judgement(rule, lookup, denied)
+    evidence = judgement.evidence
     if judgement.truth is Truth.NO:
-        return Finding(rule.id, case.subject, Truth.NO, judgement.severity)
+        evidence = lasting_evidence(rule, lookup)
+        if not evidence:
+            return Finding(rule.id, case.subject, Truth.NO, judgement.severity)
     if judgement.truth is Truth.UNKNOWN:
         return Finding(rule.id, case.subject, Truth.UNKNOWN, judgement.severity, missing=judgement.missing)
     remedies, unhelpful = offer(rule, lookup, case.context, case.texts)
     return Finding(
         rule=rule.id,
         subject=case.subject,
-        truth=Truth.YES,
+        truth=judgement.truth,
         severity=judgement.severity,
         cause=_cause(rule, lookup, case.texts),
-        evidence=judgement.evidence,
+        evidence=evidence,
         remedies=remedies,
         unhelpful=unhelpful,
         began_seconds=finite(rule.began.number(lookup)) if rule.began else None,
+        lasts=judgement.truth is Truth.NO,
     )
+
+
+def _judgement(rule: Rule, lookup: Lookup, denied: dict[str, Expression]) -> Judgement:
+    """What the rule says; the clause that said no a moment ago is asked first, and mostly says it again."""
+    clause = denied.get(rule.id)
+    if clause is not None:
+        if clause.truth(lookup) is Truth.NO:
+            return Judgement(Truth.NO, rule.severity)
+        del denied[rule.id]
+    judgement = evaluate(rule, lookup)
+    if judgement.denied_by is not None:
+        denied[rule.id] = judgement.denied_by
+    return judgement
 
 
 def _cause(rule: Rule, lookup: Lookup, texts: Mapping[str, str]) -> str:

@@ -220,7 +220,8 @@ def now_span(history: History, subject: Subject) -> Span | None:
 def request_span(now: Span | None, first_tokens: Selector) -> Span | None:
     """The window of figures per request: that of now, or where few came the shortest that holds enough of them.
 
-    It widens only while requests come: once the window of now has none, what was before it is over.
+    It widens only while requests come: once the window of now has none, what was before it is over. So is what came
+    closely together before, a rush or a burst: the window ends at it.
     """
     grown = None if now is None else now.increase(first_tokens)
     if now is None or grown is None or not 1 <= grown < ENOUGH_REQUESTS:
@@ -233,8 +234,18 @@ def request_span(now: Span | None, first_tokens: Selector) -> Span | None:
     first = max(begin, bisect_left(history.times, history.times[-1] - WIDEST_SECONDS))
     least = now.total(now.frames[-1], first_tokens) - ENOUGH_REQUESTS
     while last > first and not now.total(history.frames[last], first_tokens) <= least:
+        if _is_rush(now, last - 1, first_tokens):
+            break
         last -= 1
     return Span(history, history.frames[last:], subject)
+
+
+def _is_rush(now: Span, first: int, first_tokens: Selector) -> bool:
+    """Whether from one frame on so many requests came within a few scrapes that they are a load of their own."""
+    history = now.history
+    last = max(first + 1, bisect_right(history.times, history.times[first] + RECENT_SECONDS) - 1)
+    came = now.total(history.frames[last], first_tokens) - now.total(history.frames[first], first_tokens)
+    return came >= ENOUGH_REQUESTS
 
 
 def recent_span(history: History, subject: Subject) -> Span | None:

@@ -13,7 +13,7 @@ from watchdog.rule.rule import Rule, evaluate
 from watchdog.rule.rule_set import RuleSet
 from watchdog.signals.absence import why_unknown
 
-WHEN, UNLESS, RAISE_TO = "when", "unless", "raise_to"
+WHEN, UNLESS, RAISE_TO, LASTS = "when", "unless", "raise_to", "lasts_while"
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class TruthSpan:
 
 @dataclass(slots=True)
 class ClauseStory:
-    """A clause of the rule over time; `kind` is WHEN, UNLESS or RAISE_TO."""
+    """A clause of the rule over time; `kind` is WHEN, UNLESS, RAISE_TO or LASTS."""
 
     kind: str
     clause: Expression
@@ -152,6 +152,7 @@ def _clauses(rule: Rule) -> Iterator[ClauseStory]:
     yield from (ClauseStory(UNLESS, clause) for clause in rule.unless)
     if rule.raise_to:
         yield ClauseStory(RAISE_TO, rule.raise_to[1])
+    yield from (ClauseStory(LASTS, clause) for clause in rule.lasts_while)
 
 
 def _follow(spans: list[TruthSpan], truth: Truth, wall: float) -> TruthSpan:

@@ -319,6 +319,9 @@ class RuleBody(Body):
     keep_firing_seconds: float = Field(description="How long it must be over before it resolves.")
     when: list[Clause] = Field(description="Clauses that must all hold.")
     unless: list[Clause] = Field(description="Clauses of which none may hold.")
+    lasts_while: list[Clause] = Field(
+        description="Clauses that, while all hold, keep it from being over once it fires."
+    )
     where: dict[str, Clause] = Field(description="Named parts of the clauses.")
     parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
     explains: list[str] = Field(description="Rules that become its symptoms while it fires.")

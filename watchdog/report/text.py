@@ -16,7 +16,7 @@ from watchdog.report.bodies import (
     RemedyBody,
     TargetBody,
 )
-from watchdog.text import quantity_text, seconds_text
+from watchdog.text import comparison_words, quantity_text, seconds_text, without_comparison
 
 WIDTH = 100
 TOO_SHORT = "not enough history to judge yet"
@@ -185,10 +185,10 @@ def words(name: str) -> str:
 
 def label(name: str) -> str:
     """A signal's or reading's name as words, without the unit that its value carries."""
-    bare = name.removesuffix("_baseline")
+    bare = without_comparison(name)
     for unit in ("_per_second", "_seconds", "_ratio"):
         bare = bare.removesuffix(unit)
-    return words(bare) + (" before" if name.endswith("_baseline") else "")
+    return words(bare) + comparison_words(name)
 
 
 def reading_label(name: str) -> str:

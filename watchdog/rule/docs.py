@@ -113,6 +113,10 @@ def _cause_lines(rule: Rule) -> Iterator[str]:
     yield from (f"- `{_flat(clause.text)}`" for clause in rule.when)
     yield from (f"- not `{_flat(clause.text)}`" for clause in rule.unless)
     yield ""
+    if rule.lasts_while:
+        clauses = " and ".join(f"`{_flat(clause.text)}`" for clause in rule.lasts_while)
+        yield f"Once it fires it is not over while {clauses}."
+        yield ""
     yield from _section("Where", (f"`{name}` is `{_flat(part.text)}`" for name, part in rule.where.items()))
     yield from _parameters(rule)
     yield from _section("What to do", map(_remedy, rule.remedies), numbered=True)

@@ -330,6 +330,10 @@ class RulePart(_Part):
         description="Clauses that must all hold."
     )
     unless: tuple[Clause, ...] = Field((), description="Clauses of which none may hold.")
+    lasts_while: tuple[Clause, ...] = Field(
+        (),
+        description="Clauses that, while all hold, keep it from being over once it fires: what it left still hurts.",
+    )
     began: Number | None = Field(
         None, description="How many seconds ago the trouble began; when it was first seen if not given."
     )

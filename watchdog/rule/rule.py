@@ -100,9 +100,10 @@ class Rule:
     `or_since_start` is whether averages since the server started stand in while no calm stretch was seen.
     `raise_to` is a worse severity and the clause that calls for it. `explains` are ids of rules that become
     its symptoms while it fires, those that name it in their `explained_by` among them once the set is read.
-    `where` are named parts of the clauses. `began` is how many seconds ago the trouble began, None where nothing tells
-    that better than the first look that saw it. `limit` is what bounds throughput where the rule holds, None where it
-    says nothing of that.
+    `where` are named parts of the clauses. Once it fires it lasts while all of `lasts_while` hold, whatever `when`
+    says by then: what it left behind still hurts. `began` is how many seconds ago the trouble began, None where
+    nothing tells that better than the first look that saw it. `limit` is what bounds throughput where the rule holds,
+    None where it says nothing of that.
     """
 
     id: str
@@ -129,6 +130,7 @@ class Rule:
     explained_by: tuple[str, ...] = ()
     where: Mapping[str, Expression] = field(default_factory=dict)
     began: Expression | None = None
+    lasts_while: tuple[Expression, ...] = ()
 
 
 class Complaint(NamedTuple):
@@ -183,6 +185,13 @@ def evaluate(rule: Rule, lookup: Lookup) -> Judgement:
         if not any(f" {graver.text} " in f" {each.text} " for each in evidence):
             evidence = (*evidence, graver)
     return Judgement(Truth.YES, severity, evidence)
+
+
+def lasting_evidence(rule: Rule, lookup: Lookup) -> tuple[Evidence, ...]:
+    """What shows that a cause which fired is not over though its clauses no longer hold; empty where it is."""
+    if any(clause.truth(lookup) is not _YES for clause in rule.lasts_while):
+        return ()
+    return tuple(render(clause, lookup) for clause in rule.lasts_while)
 
 
 def is_offered(remedy: RemedyRule, lookup: Lookup) -> bool:

@@ -58,7 +58,7 @@ from watchdog.signals.functions import (
     widened_window_seconds,
     window_seconds,
 )
-from watchdog.signals.past import BASELINE, LOWEST, SINCE_START, Past
+from watchdog.signals.past import BASELINE, LATELY, LOWEST, SINCE_START, Past
 from watchdog.signals.promql import NoPromQL
 
 
@@ -88,6 +88,11 @@ COMPARISONS: Mapping[str, Comparison] = MappingProxyType(
                 BASELINE,
                 "the median over the newest calm stretches of the past in which the load was like now's, within the "
                 "factors that the rule names under `like` (whatever the load was, where it names none)",
+            ),
+            Comparison(
+                LATELY,
+                "the median over the two newest calm stretches of the past (15 s to a minute each), whatever the load "
+                "was then, also where the rule names what is alike",
             ),
             Comparison(LOWEST, "the least that the calm stretches of up to eight hours had"),
         )

@@ -1,4 +1,4 @@
-"""What now is compared with: the engine's calm stretches under a like load, and the least it ever took."""
+"""What now is compared with: the engine's calm stretches under a like load, the newest of all, the least of all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ BASELINE = "baseline"
 LOWEST = "lowest"
 SINCE_START = "requests_since_start"
 """How many requests the baseline is an average of, where that is since the server started."""
+LATELY = "lately"
+# Half a minute on a busy server, two on a quiet one: a change of traffic is usual after as long.
+MOST_LATELY = 2
 
 
 @dataclass(slots=True)
@@ -32,7 +35,11 @@ class Past:
         With `or_since_start` the average since the server started stands for calm stretches until there is one.
         """
         lowest = self._lowest_or_since_start if or_since_start else self._lowest
-        return {BASELINE: _Baseline(self, likeness, now, or_since_start), LOWEST: lowest}
+        return {
+            BASELINE: _Baseline(self, likeness, now, or_since_start),
+            LATELY: self._lately,
+            LOWEST: lowest,
+        }
 
     def open_figures(self) -> Mapping[str, float | None]:
         """The figures of the open span while the server is young: later it is a stretch soon enough."""
@@ -45,6 +52,10 @@ class Past:
     def since_start(self) -> Mapping[str, float | None]:
         """The averages of the engine's life before it was watched, while it has no calm stretch."""
         return {} if self.stretches.ends else self.stretches.since_start
+
+    def _lately(self, name: str) -> float | None:
+        found = self.stretches.value(name, self.stretches.like({}, {})[:MOST_LATELY])
+        return self.open_figures().get(name) if found is None else found
 
     def _lowest(self, name: str) -> float | None:
         known = [self.stretches.lowest(name), self.open_figures().get(name)]
