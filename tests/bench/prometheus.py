@@ -1,4 +1,4 @@
-"""`python -m tests.bench.prometheus [SERVERS]`: what `serve` costs on a Prometheus and on a VictoriaMetrics.
+"""`python -m tests.bench.prometheus [SERVERS [PROGRAM]]`: what `serve` costs on a Prometheus and on a VictoriaMetrics.
 
 They scrape so many servers each 15 s, one of which is sick. Told are CPU and memory of `serve`, and what its queries
 cost the store: its CPU with `serve` and without. The servers are a process of their own, which is not counted.
@@ -25,6 +25,7 @@ from tests.contract.programs import free_port, get
 from tests.waiting import until
 
 SERVERS = 200
+PROGRAMS = ("prometheus", "victoria-metrics")
 INTERVAL_SECONDS = 15.0
 # Scrapes begin all over an interval, and what is usual is known after some.
 WARM_SECONDS = 75.0
@@ -146,13 +147,13 @@ def metric(address: str, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{"))
 
 
-def main(count: int = SERVERS) -> None:
+def main(count: int = SERVERS, programs: Sequence[str] = PROGRAMS) -> None:
     """Prints a part for each store that is installed."""
     print(
         f"serve on what scrapes {count} servers each {INTERVAL_SECONDS:g} s, one of them sick; "
         f"{os.cpu_count()} cores at load {os.getloadavg()[0]:.1f}"
     )
-    for program in ("prometheus", "victoria-metrics"):
+    for program in programs:
         if shutil.which(program) is None:
             print(f"  {program} is not installed")
             continue
@@ -168,4 +169,4 @@ def main(count: int = SERVERS) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main(int(sys.argv[1]) if sys.argv[1:] else SERVERS, sys.argv[2:] or PROGRAMS)

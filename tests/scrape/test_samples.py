@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from math import nan
+from random import Random
 from typing import Any
 
 import pytest
@@ -175,6 +176,18 @@ def test_what_was_sorted_once_is_sorted_so_again() -> None:
     assert list(looks.fleet([*one, *two]).servers) == ["a:8000", "b:8000"]
     assert list(looks.fleet(two).servers) == ["b:8000"]
     assert looks.fleet([]).servers == {}
+
+
+@given(st.randoms())
+def test_a_page_keeps_its_shape_in_whatever_order_its_series_come(chance: Random) -> None:
+    rows = [
+        *server(pod("a:8000"), 1, 1),
+        *(row(f"vllm:num_requests_{name}", pod("a:8000"), 1, 2, **ENGINE) for name in "abcde"),
+    ]
+    [before] = fleet_of(rows).servers.values()
+    chance.shuffle(rows)
+    [after] = fleet_of(rows).servers.values()
+    assert lines(after) == lines(before)
 
 
 def test_a_target_seen_by_its_up_later_has_the_series_that_were_its_own() -> None:
