@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check quick coverage compatible bench bench-scale bench-prometheus figures soak weeks docs clean
+.PHONY: help run test check quick coverage compatible bench bench-scale bench-prometheus figures exported-rules soak weeks docs clean
 
 # The rooms that touch nothing but their arguments, and what they stand on.
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
@@ -63,6 +63,9 @@ bench-prometheus: .venv/.develops ## what serve costs on a Prometheus and a Vict
 
 figures: .venv/.develops ## measure serve, on a quiet machine, and write the figures into the documents
 	$(BIN)/python -m tests.bench.figures
+
+exported-rules: .venv/.develops ## score the exported rules in a real Prometheus, and write their page
+	$(BIN)/python -m tests.bench.exported
 
 soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, threads
 	$(BIN)/python -m tests.soak

@@ -32,7 +32,7 @@ COMMANDS = {
     "demo": "Serves a recording of a real vLLM whose KV cache runs full, watches it, and says what to ask.",
     "record": "Records a server's metrics page, failures included, for replay or for a report.",
     "replay": "Runs the pipeline over recordings: when each cause was pending, fired, led and was over.",
-    "rules": "Lists, shows, explains, tests, checks and scores rules.",
+    "rules": "Lists, shows, explains, tests, checks, exports and scores rules.",
     "probe": "Asks a server a few small things on purpose: is it alive, what is slow, does its prefix cache work.",
     "lab": "Exercises that teach and prove a set-up: shared prefix, a long prompt among streams, a sweep to the knee.",
     "size": "Says what a model takes on a GPU, what fits at once, how fast it can be, and where a server's load leads.",

@@ -21,6 +21,7 @@ from watchdog.cli.console import (
     say_json,
 )
 from watchdog.cli.rule_settings import rule_settings
+from watchdog.cli.rules_export import export_rules
 from watchdog.errors import RuleError, WatchdogError
 from watchdog.model import Scope
 from watchdog.rule.docs import cause_page
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     add_completion=False,
-    help="Lists, shows, explains, tests, checks and scores rules.",
+    help="Lists, shows, explains, tests, checks, exports and scores rules.",
     no_args_is_help=True,
     epilog="Examples:\n\n  vllm-watchdog rules show kv-pool-exhausted\n\n  vllm-watchdog rules test ./mine",
 )
@@ -174,6 +175,11 @@ def schema() -> None:
     from watchdog.rule.reference import json_schema  # noqa: PLC0415 - only this command
 
     say(json.dumps(json_schema(), indent=2))
+
+
+app.command("export", epilog="Example:\n\n  vllm-watchdog rules export --pace 15s --output ./alerts")(
+    export_rules
+)
 
 
 @app.command("score")

@@ -60,15 +60,22 @@ class Formula:
     """How a signal is computed: its value over a view, the canonical samples it reads, and the PromQL that says it.
 
     Of formulas that are tried in turn only the samples of the first are given: what a blind reader should look for.
+    `fallback` is the PromQL of those of them that have any where others have none: what is known without these.
     """
 
     value: Value
     reads: frozenset[str]
     promql: PromQL
+    fallback: PromQL | None = None
 
     def query(self, stretch: Stretch = NOW) -> str | None:
         """Its PromQL over a stretch of time; None where `promql` is the reason why there is none."""
         return None if isinstance(self.promql, NoPromQL) else self.promql(stretch)
+
+    def nearest_query(self, stretch: Stretch = NOW) -> str | None:
+        """Its PromQL, or that of its fallback; None where there is neither."""
+        said = self.promql if self.fallback is None else self.fallback
+        return None if isinstance(said, NoPromQL) else said(stretch)
 
     def without_promql(self, reason: str) -> "Formula":
         """The same, where the PromQL of its parts would not mean the same."""
@@ -617,8 +624,14 @@ def first(*formulas: Formula) -> Formula:
                 return found
         return None
 
-    text = joined(lambda *texts: " or ".join(texts), *(one.promql for one in formulas))
-    return Formula(value, formulas[0].reads, text)
+    said = [one.promql for one in formulas if not isinstance(one.promql, NoPromQL)]
+    text = joined(_either, *(one.promql for one in formulas))
+    fallback = joined(_either, *said) if said and len(said) < len(formulas) else None
+    return Formula(value, formulas[0].reads, text, fallback)
+
+
+def _either(*texts: str) -> str:
+    return " or ".join(texts)
 
 
 def leading_above(formulas: Sequence[Formula], least: float) -> Formula:

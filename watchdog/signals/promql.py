@@ -14,12 +14,13 @@ from watchdog.history.names import PROCESS, spellings
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The time that queries look at: lengths in seconds, and how many seconds ago it ended."""
+    """The time that queries look at: lengths in seconds, how many seconds ago it ended, and the pace of subqueries."""
 
     window: int
     recent: int
     life: int
     ago: int = 0
+    step: int = 1
 
     def length(self, of: str) -> int:
         """The seconds of its `window`, `recent` or `life`."""
@@ -129,8 +130,10 @@ def since_moved(selectors: Sequence[Selector], of_server: bool = False) -> Query
         return f'sum by ({owner}) ({{__name__=~"{names}"}}{_offset(seconds_ago)})'
 
     def text(stretch: Stretch) -> str:
-        now, before = total(stretch.ago), total(stretch.ago + 1)
-        moved = f"(timestamp({now}) and {now} > {before})[{_duration(stretch.life)}:1s]"
+        now, before = total(stretch.ago), total(stretch.ago + stretch.step)
+        moved = (
+            f"(timestamp({now}) and {now} > {before})[{_duration(stretch.life)}:{_duration(stretch.step)}]"
+        )
         return f"time() - max_over_time({moved}) or 0 * {now} + {stretch.life}"
 
     return text
@@ -138,7 +141,9 @@ def since_moved(selectors: Sequence[Selector], of_server: bool = False) -> Query
 
 def in_steps(function: str, query: Query, of: str) -> Query:
     """The function over what a query gave, second by second."""
-    return lambda stretch: f"{function}(({query(stretch)})[{_duration(stretch.length(of))}:1s])"
+    return lambda stretch: (
+        f"{function}(({query(stretch)})[{_duration(stretch.length(of))}:{_duration(stretch.step)}])"
+    )
 
 
 def joined(write: Callable[..., str], *parts: PromQL) -> PromQL:
