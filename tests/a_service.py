@@ -323,6 +323,10 @@ class AService:
         """What it was given."""
         return self.of_kubernetes
 
+    def watchdogs(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
     def days(self) -> Mapping[str, Day]:
         """What was kept of the day."""
         return self.of_day

@@ -528,7 +528,7 @@ def test_what_a_server_says_is_never_markup_or_template(tmp_path: Path) -> None:
         assert "49" not in " ".join(page.shown)
         assert not any("javascript:" in (attributes.get("href") or "") for _, attributes in page.tags)
         assert hostile[:40] in site.ask("/diagnose?format=text").text
-        assert site.ask("/diagnose").json()["targets"][0]["readings"][0]["engine"].startswith("<script>")
+        assert site.ask("/diagnose").json["targets"][0]["readings"][0]["engine"].startswith("<script>")
         assert site.ask("/metrics").status == 200
 
 
@@ -736,7 +736,7 @@ def test_numbers_that_json_has_not_are_null(tmp_path: Path) -> None:
     odd = incident(evidence=(Evidence("x > 1", {"x": -math.inf, "y": None}, "x"),), pending_since=math.inf)
     service = a_service(tmp_path, snapshot(readings=(engine,), incidents=(odd,), lead=odd.key))
     with a_site(service) as site:
-        [target] = site.ask("/diagnose").json()["targets"]
+        [target] = site.ask("/diagnose").json["targets"]
         assert target["readings"][0]["values"] == {
             "a_ratio": None,
             "b_seconds": None,

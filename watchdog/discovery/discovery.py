@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from watchdog.settings.discovery import (
     KubernetesDiscoverySettings,
 )
 from watchdog.settings.target import TargetSettings
+from watchdog.settings.watchdogs import WatchdogSettings
 from watchdog.text import one_line
 
 MOST_LEFT_OUT_TOLD = 3
@@ -53,7 +55,7 @@ class Discovery:
         pages = {canonical_url(each.url) for each in given}
         made: dict[tuple[Finder, str, str], TargetSettings | str] = {}
         for finder, found in zip(self._finders.values(), self._taken, strict=True):
-            for each in found:
+            for each in found if finder.settings.finds == "servers" else ():
                 identity = (finder, each.name, each.text())
                 target = made[identity] = self._made.get(identity) or _target(each, finder.settings)
                 if isinstance(target, str):
@@ -72,6 +74,15 @@ class Discovery:
         self._made, self._finder_of, self._pods = made, finder_of, pods
         self._tell(tuple(left_out))
         return targets
+
+    def watchdogs(self, given: Sequence[WatchdogSettings]) -> list[WatchdogSettings]:
+        """The watchdogs given in the settings, then those found; of two with one name the first counts."""
+        found = {each.name: each for each in given}
+        for finder in self._finders.values():
+            for each in finder.found if finder.settings.finds == "watchdogs" else ():
+                with suppress(ValidationError):
+                    found.setdefault(each.name, each.watchdog(finder.settings))
+        return list(found.values())
 
     @property
     def is_new(self) -> bool:

@@ -5,10 +5,13 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from watchdog.model import NO_LABELS, Pod
 from watchdog.settings.discovery import FindSettings
+from watchdog.settings.section import Credentials
 from watchdog.settings.target import OUR_LABELS, TargetSettings
+from watchdog.settings.watchdogs import WatchdogSettings
 
 _NO_LABEL_NAME = re.compile(r"[^a-zA-Z0-9_]")
 _PORT = re.compile(r":\d+$")
@@ -34,6 +37,14 @@ class Found:
         given["labels"] = find.target.labels | dict(self.labels)
         given["match_labels"] = find.target.match_labels | dict(self.match_labels)
         return TargetSettings.model_validate(given | {"name": self.name, "url": self.url})
+
+    def watchdog(self, find: FindSettings) -> WatchdogSettings:
+        """It as another watchdog, asked with the credentials of its finder's targets; raises ValidationError."""
+        given = find.target.model_dump(include=set(Credentials.model_fields), exclude_unset=True)
+        parts = urlsplit(self.url)
+        return WatchdogSettings.model_validate(
+            given | {"name": self.name, "url": f"{parts.scheme}://{parts.netloc}"}
+        )
 
     def text(self) -> str:
         """What is kept of it: all but the state of its pod, which is another by then."""

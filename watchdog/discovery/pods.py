@@ -94,6 +94,7 @@ class PodFinder(Finder):
         """Takes a whole list of a namespace."""
         with self._change:
             self._told[namespace] = {pod.identity(each): each for each in pods}
+            self._in_service &= {uid for told in self._told.values() for uid in told}
             self._settle(is_certain=False)
 
     def changed(self, namespace: str, told: pod.Told) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -18,6 +18,7 @@ from pydantic import (
 
 from watchdog.history.number import AtLeast, AtMost, Bound
 from watchdog.model import (
+    NO_LABELS,
     BlindRule,
     Incident,
     Limit,
@@ -41,6 +42,8 @@ WORST_FIRST = (
     *(Verdict.STARTING, Verdict.IDLE, Verdict.HEALTHY),
 )
 RFC3339 = "RFC 3339, UTC"
+MOST_MADE = 5000
+"""Bodies that are kept."""
 NO_PODS: Mapping[str, Pod] = MappingProxyType({})
 NO_MAINTENANCE: Mapping[str, Opening] = MappingProxyType({})
 
@@ -215,6 +218,9 @@ class TargetBody(Body):
     why: str = Field(description="What stands behind the verdict where no cause leads; empty for nothing.")
     maintenance: MaintenanceBody | None = Field(
         default=None, description="The window of maintenance that holds its notifications now; null for none."
+    )
+    watchdog: str | None = Field(
+        default=None, description="The other watchdog that watches it and judges it; null for this one."
     )
     pod: PodBody | None = Field(
         default=None, description="The pod it runs in, where Kubernetes was asked; null where it was not."
@@ -440,6 +446,13 @@ def fleet_verdicts(fleet: Iterable[Incident | IncidentBody]) -> set[Verdict]:
     return found | {Verdict.UNSETTLED for one in grave if one.state is State.PENDING}
 
 
+class Whereabouts(NamedTuple):
+    """By name, the pod that a target runs in, and the other watchdog that watches it."""
+
+    pods: Mapping[str, Pod] = NO_PODS
+    watchdogs: Mapping[str, str] = NO_LABELS
+
+
 def diagnosis_body(
     targets: Sequence[Target],
     snapshots: Mapping[str, Snapshot],
@@ -447,15 +460,21 @@ def diagnosis_body(
     wall: float,
     make: Callable[[Target, Snapshot | None, float], TargetBody] | None = None,
     maintenance: Mapping[str, Opening] = NO_MAINTENANCE,
-    pods: Mapping[str, Pod] = NO_PODS,
+    whereabouts: Whereabouts = Whereabouts(),  # noqa: B008 - it never changes
 ) -> DiagnosisBody:
     """The diagnosis of these targets; one without a snapshot is `starting`. `make` makes the body of one.
 
-    `maintenance` is the window that each target is in, by name, `pods` the pod that it runs in.
+    `maintenance` is the window that each target is in, by name, `whereabouts` where each
+    runs and who else watches it.
     """
     make = make or target_body
     bodies = [make(target, snapshots.get(target.name), wall) for target in targets]
     bodies = [_held(body, maintenance[body.name]) if body.name in maintenance else body for body in bodies]
+    pods, watchdogs = whereabouts
+    bodies = [
+        body.model_copy(update={"watchdog": watchdogs[body.name]}) if body.name in watchdogs else body
+        for body in bodies
+    ]
     bodies = [_in_pod(body, pods[body.name]) if body.name in pods else body for body in bodies]
     verdicts = [*(body.verdict for body in bodies), *fleet_verdicts(fleet)]
     return DiagnosisBody(
@@ -506,6 +525,9 @@ class TargetBodies:
     def body(self, target: Target, snapshot: Snapshot | None, wall: float) -> TargetBody:
         """As `target_body`."""
         made = self._made.get(target.name)
+        if len(self._made) > MOST_MADE:
+            # Names come and go with pods; what is asked for again is made again.
+            self._made.clear()
         if snapshot is None:
             return target_body(target, None, wall)
         if made is None or made[0] is not snapshot:

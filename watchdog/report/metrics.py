@@ -64,6 +64,19 @@ class Figures:
     looks: Sequence[Looks] = ()
     """Where servers are found."""
     prometheus: Sequence["PrometheusFigures"] = ()
+    peers: Sequence["PeerFigures"] = ()
+    """Other watchdogs."""
+    elsewhere: frozenset[str] = frozenset()
+    """Targets of other watchdogs, whose series are theirs."""
+
+
+class PeerFigures(NamedTuple):
+    """What is counted of the looks at another watchdog; `up` is None before the first has ended."""
+
+    name: str
+    up: bool | None
+    failures: int
+    servers: int
 
 
 class PrometheusFigures(NamedTuple):
@@ -132,15 +145,17 @@ class WatchdogCollector(Collector):
 
     def families(self) -> Iterator[Family]:
         """Every family."""
-        known = self._source.snapshots()
-        snapshots = [known[target.name] for target in self._source.targets() if target.name in known]
-        figures = self._source.figures()
-        yield from self._own(figures)
-        read = [target for target in self._source.targets() if target.name in known]
+        known, figures = self._source.snapshots(), self._source.figures()
+        # Of two watchdogs that show one series of a server, each alert would be two.
+        own = [target for target in self._source.targets() if target.name not in figures.elsewhere]
+        read = [target for target in own if target.name in known]
+        snapshots = [known[target.name] for target in read]
+        yield from self._own(figures, len(own))
         yield _target_info(read, figures.external_url)
         yield from _cycles(figures)
         yield from _discovery(figures.looks)
         yield from _prometheus(figures.prometheus)
+        yield from _peers(figures.peers)
         held = Gauge("target_maintenance", "1 while notifications of the target are held.", ("target",))
         for target in read:
             held.add((target.name,), target.name in figures.in_maintenance)
@@ -153,15 +168,15 @@ class WatchdogCollector(Collector):
         yield from _diagnoses(snapshots, self._source.fleet_incidents(), self._source.rules)
         yield from _reading_families([snapshot for snapshot in snapshots if snapshot.up])
 
-    def _own(self, figures: Figures) -> Iterator[Family]:
+    def _own(self, figures: Figures, count: int) -> Iterator[Family]:
         info = Gauge("build_info", "Which watchdog this is.", ("version", "revision", "pythonversion"))
         info.add((__version__, self._revision, platform.python_version()), 1)
         yield info
         rules = Gauge("rules", "Rules in use.")
         rules.add((), len(self._source.rules.rules))
         yield rules
-        targets = Gauge("targets", "Configured targets.")
-        targets.add((), len(self._source.targets()))
+        targets = Gauge("targets", "Targets that are watched.")
+        targets.add((), count)
         yield targets
         successful = Gauge("config_last_reload_successful", "Whether the last reload (or start) worked.")
         successful.add((), figures.reload_successful)
@@ -225,6 +240,18 @@ def _prometheus(figures: Sequence[PrometheusFigures]) -> Iterator[Family]:
         failed.add((each.name,), each.failures)
         seen.add((each.name,), each.servers)
     yield from (up, seconds, read, failed, seen)
+
+
+def _peers(figures: Sequence[PeerFigures]) -> Iterator[Family]:
+    labels = ("watchdog",)
+    up = Gauge("watchdog_up", "Whether another watchdog gave its diagnosis when it was last asked.", labels)
+    failed = Total("watchdog_look_failures", "Looks at another watchdog that gave nothing.", labels)
+    seen = Gauge("watchdog_servers", "Servers of another watchdog that are shown here.", labels)
+    for each in figures:
+        up.add((each.name,), each.up)
+        failed.add((each.name,), each.failures)
+        seen.add((each.name,), each.servers)
+    yield from (up, failed, seen)
 
 
 def _discovery(looks: Sequence[Looks]) -> Iterator[Family]:

@@ -426,6 +426,8 @@ def _seen(body: TargetBody) -> str:
         parts.append(f"vLLM {version}")
     if body.vllm.models:
         parts.append(", ".join(body.vllm.models))
+    if body.watchdog:
+        parts.append(f"watched by {body.watchdog}")
     blind = sorted({each.rule for each in body.blind})
     if blind and body.readings:
         parts.append(

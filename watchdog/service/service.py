@@ -31,6 +31,7 @@ from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.service.fleet_watch import FleetWatch, Step
 from watchdog.service.open_files import OpenFiles, open_files_notes
 from watchdog.service.pace import Pace
+from watchdog.service.peers import Peers
 from watchdog.service.schedule import Schedule, share_of
 from watchdog.service.source_watch import ServerWatch
 from watchdog.service.sources import Household, Sources
@@ -85,6 +86,7 @@ class Service:
             self._begin_server, self._end_server, self._ledger, self._names, self._addresses
         )
         self._sources = Sources(household, self._schedule)
+        self._peers = Peers(self._schedule, self._known_names)
         self._fleet = FleetWatch(self._rules, self._all_snapshots, self._publish_fleet)
         self._schedule_fleet()
         self._changing = threading.Lock()
@@ -97,6 +99,7 @@ class Service:
         for index, entry in enumerate(settings.targets):
             self._watches[entry.name] = self._begin(entry, share_of(index, len(settings.targets)))
         self._sources.begin(settings.prometheus, self._restored.last_seen)
+        self._peers.change(self._discovery.watchdogs(settings.watchdogs))
         self._begun = True
 
     # What the API and our metrics see.
@@ -131,6 +134,7 @@ class Service:
             self._has_started = (
                 self._discovery.has_answered
                 and self._sources.have_looked
+                and self._peers.have_looked
                 and all(
                     watch.finished_at is not None or watch.errors for watch in tuple(self._watches.values())
                 )
@@ -140,24 +144,30 @@ class Service:
     @property
     def is_configured(self) -> bool:
         """Whether anything is to be watched; what is found may be nothing yet."""
-        return bool(self._watches) or self._discovery.is_used or self._sources.is_used
+        found = (self._discovery.is_used, self._sources.is_used, self._peers.is_used)
+        return bool(self._watches) or any(found)
 
     def pods(self) -> Mapping[str, Pod]:
         """What Kubernetes says of each target that is a pod, by the target's name."""
-        return self._discovery.pods
+        return {**self._peers.pods(), **self._discovery.pods}
+
+    def watchdogs(self) -> Mapping[str, str]:
+        """The other watchdog that watches a target, by the target's name; our own are not in it."""
+        return self._peers.watchdog_of()
 
     def targets(self) -> Sequence[Target]:
-        """Every target: those of the settings in their order, then those that were found, in a Prometheus last."""
-        return [watch.target for watch in self._all()]
+        """Every target: those of the settings in their order, then those found, in a Prometheus, by others."""
+        return [*(watch.target for watch in self._all()), *self._peers.targets()]
 
     def snapshots(self) -> Mapping[str, Snapshot]:
         """The last snapshot of each target by its name."""
         pairs = ((watch.target.name, watch.snapshot) for watch in self._all())
-        return {name: snapshot for name, snapshot in pairs if snapshot is not None}
+        own = {name: snapshot for name, snapshot in pairs if snapshot is not None}
+        return {**own, **self._peers.snapshots()}
 
     def courses(self) -> Mapping[str, Course]:
         """How the readings of each target went, by its name."""
-        return {watch.target.name: watch.course for watch in self._all()}
+        return {**{watch.target.name: watch.course for watch in self._all()}, **self._peers.courses()}
 
     def hindsight(self, subject: Subject, names: Collection[str]) -> Mapping[str, Line]:
         """How signals of an engine went over the pages that are remembered."""
@@ -186,7 +196,7 @@ class Service:
         """Whether scrapes still run: false where no cycle ended in three intervals of the fastest target."""
         settings, watches = self._settings, tuple(self._watches.values())
         looks = [(watch.finished_at, settings.interval_seconds(watch.target.name)) for watch in watches]
-        looks += self._sources.looks()
+        looks += (*self._sources.looks(), *self._peers.looks())
         if not looks:
             return True
         ended = [at for at, _ in looks if at is not None]
@@ -196,7 +206,8 @@ class Service:
     def strains(self) -> Sequence[str]:
         """What is amiss with the watching itself, for people: time for scrapes, open files, servers not found."""
         own = (self._pace.note, self._open_files.note, *open_files_notes(len(self._watches)))
-        return tuple(note for note in (*own, *self._discovery.notes(), *self._sources.notes()) if note)
+        found = (*self._discovery.notes(), *self._sources.notes(), *self._peers.notes())
+        return tuple(note for note in (*own, *found) if note)
 
     def figures(self) -> Figures:
         """What we count of ourselves."""
@@ -215,6 +226,8 @@ class Service:
             looks=self._discovery.looks,
             in_maintenance=frozenset(self.maintenance(time.time())),
             prometheus=self._sources.figures(),
+            peers=self._peers.figures(),
+            elsewhere=frozenset(self._peers.watchdog_of()),
             state_on_disk=self._store.health.mode is Mode.DISK if self._store else None,
         )
 
@@ -258,6 +271,7 @@ class Service:
         for watch in tuple(self._watches.values()):
             watch.close()
         self._sources.close()
+        self._peers.close()
         self._fleet.close()
         self._notifiers.stop(drain_seconds)
         if self._store is not None:
@@ -310,6 +324,7 @@ class Service:
         self._maintenance = Maintenance(settings.maintenance)
         self._change_targets(old, settings)
         self._sources.change(settings.prometheus)
+        self._peers.change(self._discovery.watchdogs(settings.watchdogs))
         if not same_rules:
             for watch in self._all():
                 watch.replace_rules(rules)
@@ -329,6 +344,7 @@ class Service:
             self._settings = settings = self._given.with_targets(self._discovery.targets(self._given.targets))
             self._change_targets(old, settings)
             self._receiver.know(settings.targets)
+            self._peers.change(self._discovery.watchdogs(settings.watchdogs))
 
     def _change_targets(self, old: Settings, settings: Settings) -> None:
         """Begins what is new or watched in another way, and ends what is gone; the others know nothing of it."""

@@ -40,6 +40,11 @@ class FindSettings(Section):
         max_length=128,
         description="Its name in logs, notes and metrics; the file, the address or the selector where not given.",
     )
+    finds: Literal["servers", "watchdogs"] = Field(
+        default="servers",
+        description="What is found: vLLM servers to watch, or other watchdogs (sidecars; `port` is theirs, 9847) whose "
+        "servers are shown.",
+    )
     scheme: Literal["http", "https"] = Field(default="http", description="How the servers are reached.")
     path: Line = Field(default="/metrics", pattern="^/", description="Where their metrics pages are.")
     port: Count = Field(default=8000, gt=0, le=65535, description="Their port, for an address that has none.")

@@ -44,6 +44,7 @@ from watchdog.settings.prometheus import SourceSettings
 from watchdog.settings.section import Count, Credentials, LabelName, Line, Number, Seconds, Section, Url
 from watchdog.settings.sources import CommandLine, Environment, File, Layers
 from watchdog.settings.target import TargetSettings
+from watchdog.settings.watchdogs import WatchdogSettings
 from watchdog.text import nearest
 
 _PLACES = re.compile(r"\{([^{}]*)\}")
@@ -306,6 +307,10 @@ class Settings(BaseSettings):
         default_factory=list,
         description="Every Prometheus whose vLLM servers are watched, beside or instead of targets.",
     )
+    watchdogs: list[WatchdogSettings] = Field(
+        default_factory=list,
+        description="Other watchdogs, such as sidecars: their servers are shown here too, and compared.",
+    )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings, description="How targets are read.")
     web: WebSettings = Field(default_factory=WebSettings, description="Our own HTTP server.")
     rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes are looked for.")
@@ -347,7 +352,7 @@ class Settings(BaseSettings):
         layers = given.get(LAYERS)
         return layers if isinstance(layers, tuple) else (init_settings,)
 
-    @field_validator("targets", "prometheus", "webhooks", "apprise")
+    @field_validator("targets", "prometheus", "webhooks", "watchdogs", "apprise")
     @classmethod
     def _no_two_names(cls, entries: list[Any]) -> list[Any]:
         return _distinct(entries, "name")
@@ -477,6 +482,7 @@ def _risks(settings: Settings) -> list[str]:
     entries: list[Credentials] = [
         *settings.targets,
         *settings.discovery.http_sd,
+        *settings.watchdogs,
         *settings.prometheus,
         *settings.alertmanager.urls,
         *settings.webhooks,

@@ -33,6 +33,7 @@ from watchdog.report.bodies import (
     RulesBody,
     TargetBodies,
     TargetsBody,
+    Whereabouts,
     diagnosis_body,
     incident_body,
     kept_alert_body,
@@ -224,7 +225,8 @@ def _diagnosis(state: ServiceState, bodies: TargetBodies, name: str | None, wall
     if name is not None:
         targets, fleet = [_named(targets, name)], []
     maintenance = state.maintenance(wall)
-    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body, maintenance, state.pods())
+    whereabouts = Whereabouts(state.pods(), state.watchdogs())
+    return diagnosis_body(targets, state.snapshots(), fleet, wall, bodies.body, maintenance, whereabouts)
 
 
 def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memory:

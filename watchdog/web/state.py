@@ -69,6 +69,10 @@ class ServiceState(Protocol):
         """What Kubernetes says of each target that is a pod, by the target's name."""
         ...
 
+    def watchdogs(self) -> Mapping[str, str]:
+        """The other watchdog that watches a target, by the target's name; our own are not in it."""
+        ...
+
     def targets(self) -> Sequence[Target]:
         """Every target: those of the settings in their order, then those that were found."""
         ...
