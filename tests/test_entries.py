@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,21 @@ import pytest
 
 from tests.a_service import NOW, AService, a_service
 from tests.a_site import Site, a_site
+from tests.kubernetes_api import a_pod
 from tests.pagers import Inbox
 from tests.servers import Server, answer, request, send
 from tests.watching import diagnosis
+from watchdog.discovery import pod
+from watchdog.discovery.lists import FileFinder
 from watchdog.http.endpoint import Endpoint
 from watchdog.model import Snapshot, Target
+from watchdog.notify.announcements import MemoryLedger
 from watchdog.notify.receiver import AlertReceiver
 from watchdog.report.bodies import target_body
 from watchdog.report.text import target_text
 from watchdog.scrape.fetch import Fetcher, FetchLimits
 from watchdog.scrape.recording import read
+from watchdog.settings.discovery import FileDiscoverySettings, KubernetesDiscoverySettings
 from watchdog.settings.model import ReceiverSettings
 from watchdog.settings.target import TargetSettings
 
@@ -168,3 +174,23 @@ def test_what_a_recording_says_of_itself_is_printable(tmp_path: Path) -> None:
     assert (scrape.server_info.version, scrape.server_info.models) == (HARMLESS, (HARMLESS,))
     assert scrape.failure is not None
     check(scrape.failure.detail)
+
+
+def test_what_a_list_of_targets_says_leaves_as_printable_text(tmp_path: Path) -> None:
+    path = tmp_path / "targets.json"
+    group = {"targets": [f"chat{HARM}:1", "embed:1"], "labels": {"team": HARM, "name": f"n{HARM}"}}
+    path.write_text(json.dumps([group]))
+    settings = FileDiscoverySettings.model_validate({"files": [str(path)], "name_label": "name"})
+    finder = FileFinder(settings, MemoryLedger())
+    finder.look()
+    assert len(finder.found) == 2
+    for each in finder.found:
+        check([each.name, dict(each.labels)])
+        assert HARMLESS in each.name
+
+
+def test_what_kubernetes_says_of_a_pod_leaves_as_printable_text() -> None:
+    told = a_pod("chat", image=f"vllm:{HARM}", ended={"reason": HARM}, labels={"team": HARM})
+    told["spec"]["nodeName"] = HARM
+    settings = KubernetesDiscoverySettings(selector="app=vllm")
+    check([asdict(pod.state_of(told, settings)), pod.labels(told)])

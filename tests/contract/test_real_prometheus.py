@@ -15,7 +15,7 @@ from tests.a_site import a_site
 from tests.contract.programs import ROOT, Prometheus, get, program, run
 from tests.waiting import until
 from watchdog.notify.outbox import Statistics
-from watchdog.report.metrics import Figures
+from watchdog.report.metrics import Figures, Looks
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 
@@ -60,6 +60,7 @@ def sick(errors: int) -> Figures:
         cycle_seconds={"chat": 0.01},
         skipped_cycles={"chat": 0},
         notifications=(Statistics("http://am:9093", 10 * errors, errors, errors, 9000, 10_000),),
+        looks=(Looks("app=vllm", False, 3, 1, None),),
     )
 
 
@@ -91,6 +92,7 @@ def test_prometheus_scrapes_us_and_its_rules_fire_and_stop(service: AService, tm
                 ("VllmWatchdogTargetDown", "batch"),
                 ("VllmWatchdogHeartbeat", ""),
                 ("VllmWatchdogReloadFailed", ""),
+                ("VllmWatchdogDiscoveryFailing", ""),
                 ("VllmWatchdogNotificationQueueFilling", ""),
                 ("VllmWatchdogNotificationErrors", ""),
                 ("VllmWatchdogNotificationsDropped", ""),

@@ -181,8 +181,10 @@ def test_a_reload_keeps_what_was_found_and_takes_an_empty_list(configured: Confi
         configured.write(one)
         with running(configured) as service:
             looked(service, lambda: one in service.snapshots())
-            scrapes = service.snapshots()[one].scrapes
+            scrapes, [before] = service.snapshots()[one].scrapes, service.figures().looks
             hurried(service)
+            # Another look after the reload, which would take an empty list at its word.
+            looked(service, lambda: service.figures().looks[0].last_success_wall != before.last_success_wall)
             assert service.snapshots()[one].scrapes >= scrapes
             configured.file.write_text("[]")
             looked(service, lambda: notes(service))

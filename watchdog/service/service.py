@@ -322,7 +322,9 @@ class Service:
         self._rules = rules
         self._rule_files = RuleFiles(settings.rules)
         self._maintenance = Maintenance(settings.maintenance)
+        before = set(self._watches)
         self._change_targets(old, settings)
+        _tell_of_fewer(len(before), len(before & set(self._watches)))
         self._sources.change(settings.prometheus)
         self._peers.change(self._discovery.watchdogs(settings.watchdogs))
         if not same_rules:
@@ -358,7 +360,6 @@ class Service:
                 after[entry.name] = watch
         self._notifiers.know(settings)
         self._watches = after
-        _tell_of_fewer(len(before), len(set(before) & set(after)))
         for name, watch in before.items():
             if name in after and after[name] is not watch:
                 after[name].replace(watch)
