@@ -143,3 +143,14 @@ def test_a_cause_fires_in_a_real_prometheus_and_calm_does_not(
         wanted = ("kv-pool-exhausted", "VllmKvPoolExhausted", "firing")
         until(lambda: wanted in set(alerts(url)))
         assert {instance for instance, _, _ in alerts(url)} == {"kv-pool-exhausted"}
+
+
+def test_the_commands_of_the_page_work_as_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours, check, tested = PAGE.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert command(capsys, *ours.split()[1:]).code == 0
+    run(*check.split())
+    assert tested.split()[-1] == "vllm-rules_test.yaml"
+    assert set(re.findall(r"`(vllm-[\w-]+\.\w+)`", PAGE)) == {each.name for each in tmp_path.iterdir()}

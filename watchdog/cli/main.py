@@ -39,6 +39,7 @@ COMMANDS = {
     "signals": "Lists every signal that a rule may name: its unit, its meaning, and its value now.",
     "config": "Prints the effective settings without secrets; exit code 2 names every fault in them.",
     "hints": "Says what the settings could add to make the diagnosis more exact.",
+    "mcp": "Gives an assistant read-only tools over standard input and output: diagnose, incidents, explain, replay.",
     "health": "Exit code 0 while the service on this machine is alive, else 1: a container's health check.",
 }
 
