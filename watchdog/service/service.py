@@ -45,6 +45,8 @@ from watchdog.state.store import FILE_NAME, DayOf, Restored, Store
 INTERVALS_ALIVE = 3
 # A reload that keeps less than half of the targets is told of.
 FEWEST_KEPT = 0.5
+# Targets that a line of the log names.
+MOST_NAMED = 10
 # For so long after its last answer a server that is silent may have left: later nobody is asked out of turn.
 LEAVING_SECONDS = 60.0
 
@@ -374,7 +376,7 @@ class Service:
     def _tell_of_changes(self, before: Collection[str], after: Collection[str]) -> None:
         gone, new = sorted(set(before) - set(after)), sorted(set(after) - set(before))
         if gone or new:
-            log.info("targets_changed", extra={"new": ", ".join(new), "gone": ", ".join(gone)})
+            log.info("targets_changed", extra={"new": _few(new), "gone": _few(gone)})
 
     def _change_notifiers(self, old: Settings, settings: Settings) -> None:
         if not Notifiers.are_alike(old, settings):
@@ -586,6 +588,11 @@ def _store(settings: Settings) -> Store | None:
         interval_seconds=settings.scrape.interval_seconds,
         uptime=uptime,
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _tell_of_fewer(before: int, kept: int) -> None:
