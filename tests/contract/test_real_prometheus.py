@@ -15,7 +15,7 @@ from tests.a_site import a_site
 from tests.contract.programs import ROOT, Prometheus, get, program, run
 from tests.waiting import until
 from watchdog.notify.outbox import Statistics
-from watchdog.report.metrics import Figures, Looks
+from watchdog.report.metrics import Figures, Looks, PrometheusFigures
 
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 
@@ -61,6 +61,7 @@ def sick(errors: int) -> Figures:
         skipped_cycles={"chat": 0},
         notifications=(Statistics("http://am:9093", 10 * errors, errors, errors, 9000, 10_000),),
         looks=(Looks("app=vllm", False, 3, 1, None),),
+        prometheus=(PrometheusFigures("mimir", False, 0.1, 0, 1, 0),),
     )
 
 
@@ -93,6 +94,7 @@ def test_prometheus_scrapes_us_and_its_rules_fire_and_stop(service: AService, tm
                 ("VllmWatchdogHeartbeat", ""),
                 ("VllmWatchdogReloadFailed", ""),
                 ("VllmWatchdogDiscoveryFailing", ""),
+                ("VllmWatchdogPrometheusUnreadable", ""),
                 ("VllmWatchdogNotificationQueueFilling", ""),
                 ("VllmWatchdogNotificationErrors", ""),
                 ("VllmWatchdogNotificationsDropped", ""),
