@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes_api import READY, KubernetesApi, a_pod, changed, chunk, reply
+from tests.kubernetes_api import CREATED, READY, KubernetesApi, a_pod, changed, chunk, reply
 from tests.waiting import until
 from watchdog.discovery import pods as module
 from watchdog.discovery.pods import PodFinder
@@ -101,6 +101,8 @@ def test_a_pod_is_a_server_from_when_it_is_first_ready_until_it_leaves(
 
 def test_a_pod_that_was_ready_before_us_is_known_to_have_been(api: KubernetesApi, tmp_path: Path) -> None:
     api.put(a_pod("chat-a", ready=False, ready_since=READY))
+    # Its condition was set two seconds after its start, and never changed.
+    api.put(a_pod("chat-b", ready=False, ready_since=CREATED.replace(":00Z", ":02Z")))
     with finding(api, tmp_path) as finder:
         comes_to(finder, "chat-a")
 

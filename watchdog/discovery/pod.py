@@ -12,6 +12,9 @@ from watchdog.text import one_line
 Told = Mapping[str, Any]
 """A pod in JSON, of the form that the API promises."""
 
+LEAST_LOAD_SECONDS = 10.0
+"""No vLLM is ready sooner: it starts Python, loads a model and captures graphs."""
+
 _OVER = frozenset({"Succeeded", "Failed"})
 
 
@@ -28,13 +31,13 @@ def is_leaving(told: Told) -> bool:
 def was_ready(told: Told) -> bool:
     """Whether it is ready, or was: it is in service from then on, whatever becomes of it.
 
-    The condition is set as the pod starts, and changed for the first time when it becomes ready.
+    The condition is set as the pod starts, give or take a few seconds, and changed when it becomes ready.
     """
     ready = _condition(told, "Ready")
     if ready.get("status") == "True":
         return True
     changed, started = _time(ready.get("lastTransitionTime")), _time(_status(told).get("startTime"))
-    return changed is not None and started is not None and changed > started
+    return changed is not None and started is not None and changed - started > LEAST_LOAD_SECONDS
 
 
 def address(told: Told) -> str:
