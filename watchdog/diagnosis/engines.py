@@ -22,6 +22,8 @@ from watchdog.signals.past import Past
 
 # The past of a server is packed again once it is longer by this part: what that costs stays in proportion.
 _PART_ADDED = 0.05
+# And once it is longer by a minute: each write of a young fleet's pasts costs more of the disk than all else.
+_LEAST_ADDED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,11 @@ class Engines:
         """
         for subject, stretches in self._stretches.items():
             added = stretches.added - self._packed.get(subject, 0)
-            is_due = everything or stretches.hurt_from == at or added >= _PART_ADDED * len(stretches.ends)
+            is_due = (
+                everything
+                or stretches.hurt_from == at
+                or added >= max(_LEAST_ADDED, _PART_ADDED * len(stretches.ends))
+            )
             marks = self._history.marks(subject.model_name, subject.engine)
             if added and is_due and marks is not None:
                 self._packed[subject] = stretches.added
