@@ -13,7 +13,7 @@ import pytest
 from tests.fleet import Fleet
 from tests.kubernetes_api import KubernetesApi, a_pod, changed
 from tests.pagers import Pager
-from tests.servers import closed_port
+from tests.servers import Connection, Server, answer, closed_port, repeat, request
 from tests.waiting import until
 from watchdog.replay.demo_server import ReplayServer
 from watchdog.service.service import Service
@@ -215,6 +215,32 @@ def test_a_restart_goes_on_with_servers_that_were_found(
         [after] = service.snapshots()[address].firing
         assert after.firing_since == before.firing_since
         assert "1 server of before stays watched" in " ".join(notes(service))
+
+
+def test_a_list_over_http_is_asked_at_once_where_a_server_stops_answering(rules: Path) -> None:
+    """It may have left, and the next look be a minute away: nobody is called for it."""
+    listed: list[str] = []
+
+    def say(connection: Connection) -> None:
+        body = json.dumps([{"targets": listed}]).encode()
+        connection.peer.sendall(answer(body, "200 OK", "Content-Type: application/json"))
+
+    with Fleet() as fleet, Pager() as pager, Server([repeat(request, say)]) as server:
+        leaves, stays = fleet.begin(0), fleet.begin(1)
+        listed += [f"{leaves}:{fleet.port}", f"{stays}:{fleet.port}"]
+        settings = {
+            "discovery": {"http_sd": [{"url": server.url, "refresh_seconds": 600}]},
+            "scrape.interval_seconds": 0.5,
+            "alertmanager.urls": [pager.url],
+            "alertmanager.heartbeat": False,
+        }
+        with running(lambda: load(None, settings, {})) as service, looking(service):
+            until(lambda: len(service.snapshots()) == 2)
+            listed.pop(0)
+            fleet.end(leaves)
+            until(lambda: names(service) == listed)
+            assert len(server.requests) > 1
+            assert not pager.alerts
 
 
 # Pods of Kubernetes
