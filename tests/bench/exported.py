@@ -220,7 +220,7 @@ def main() -> None:
     _, _, tail = rest.partition("\n\n## ")
     table = "\n".join(
         [
-            "| scraped each | causes that page | after | at the most | another pages | quiet phases quiet |",
+            "| scraped every | causes that page | after (median) | after (longest) | another pages | quiet |",
             "| --- | --- | --- | --- | --- | --- |",
             *rows,
         ]

@@ -90,7 +90,7 @@ def export_rules(
     except OSError as error:
         raise WatchdogError(f"{output}: {error.strerror}; choose another folder with --output") from None
     say(
-        f"{len(made.carried)} causes written to {output}, {len(made.left_behind)} not carried: {SUMMARY} says why"
+        f"{len(made.carried)} causes written to {output}, {len(made.left_behind)} left out: {SUMMARY} says why"
     )
 
 

@@ -124,7 +124,7 @@ def signal_query(name: str, stretch: Stretch, every_engine: str = EVERY_ENGINE) 
 
 def _carried(rule: Rule) -> Carried | LeftBehind:
     if rule.severity is Severity.INFO:
-        return LeftBehind(rule, "it is information, which pages nobody")
+        return LeftBehind(rule, "info: it never pages")
     if rule.scope is Scope.FLEET:
         return LeftBehind(rule, "it compares servers with each other")
     query = Translator(series_of).rule(rule)
@@ -133,21 +133,23 @@ def _carried(rule: Rule) -> Carried | LeftBehind:
         return LeftBehind(rule, f"it needs {_with_reasons(lacking)}")
     guards = _lacking(rule.unless)
     if guards:
-        return LeftBehind(rule, f"it would cry wolf without a guard that needs {_with_reasons(guards)}")
+        return LeftBehind(
+            rule, f"without a guard it would raise false alarms: the guard needs {_with_reasons(guards)}"
+        )
     queries: dict[Severity, str] = {rule.severity: _scoped(rule, query)}
     gives_up = []
     if lacking:
-        gives_up.append(f"the ways to find it that need {_named(lacking)}")
+        gives_up.append(f"detection by {_named(lacking)}")
     read = list(dict.fromkeys(name for clause in (*rule.when, *rule.unless) for name in clause.names))
     if estimated := [name for name in read if _is_estimated(name)]:
-        gives_up.append(f"the exact {_named(estimated)}, which it estimates")
+        gives_up.append(f"exact values of {_named(estimated)}: it estimates them")
     if rule.raise_to is not None:
         severity, clause = rule.raise_to
         graver = Translator(series_of).clause(clause).yes
         if isinstance(graver, str):
             queries[severity] = _scoped(rule, f"({query})\nand\n({graver})")
         elif graver is False:
-            gives_up.append(f"its rise to {severity}")
+            gives_up.append(f"the escalation to {severity}")
     graver_names = rule.raise_to[1].names if rule.raise_to else ()
     signals = tuple(name for name in dict.fromkeys((*read, *graver_names)) if series_of(name))
     return Carried(rule, queries, signals, tuple(gives_up))
@@ -175,8 +177,11 @@ def _named(names: Sequence[str]) -> str:
 def _with_reasons(names: Sequence[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name in names:
-        by_reason.setdefault(reason_of(name), []).append(name)
-    return "; ".join(f"{_named(of)} ({reason})" for reason, of in by_reason.items()) or "what settings say"
+        by_reason.setdefault(reason_of(name).removeprefix(f"`{name}` is "), []).append(name)
+    return (
+        "; ".join(f"{_named(of)} ({reason})" for reason, of in by_reason.items())
+        or "values from the settings"
+    )
 
 
 def rule_file(made: Export) -> dict[str, Any]:
@@ -337,14 +342,14 @@ def summary(made: Export) -> str:
     lines = [
         f"Scrapes every {seconds_text(made.pace)}: windows of {seconds_text(stretch.window)}.",
         "",
-        "| carried | severity | what it gives up |",
+        "| exported | severity | what it loses |",
         "| --- | --- | --- |",
         *(
-            f"| `{one.rule.id}` | {', '.join(one.queries)} | {'; '.join(one.gives_up) or 'nothing of its own'} |"
+            f"| `{one.rule.id}` | {', '.join(one.queries)} | {'; '.join(one.gives_up) or 'nothing more'} |"
             for one in made.carried
         ),
         "",
-        "| not carried | why |",
+        "| left out | why |",
         "| --- | --- |",
         *(f"| `{one.rule.id}` | {one.reason} |" for one in made.left_behind),
     ]
