@@ -295,7 +295,7 @@ class AService:
 
     @property
     def registry(self) -> Metrics:
-        """Our own metrics."""
+        """The watchdog's own metrics."""
         return Metrics(self, revision="abc123")
 
     def targets(self) -> Sequence[Target]:

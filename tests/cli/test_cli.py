@@ -365,7 +365,7 @@ def test_a_recording_of_failures_only_ends_with_1(tmp_path: Path, capsys: pytest
     _, scrapes = read(path)
     assert [scrape.status for scrape in scrapes] == [0]
     replayed = command(capsys, "replay", path)
-    assert (replayed.code, "no scrape in it is good" in replayed.err) == (2, True)
+    assert (replayed.code, "it has no successful scrape" in replayed.err) == (2, True)
 
 
 @pytest.mark.usefixtures("rules")
@@ -425,7 +425,7 @@ def test_a_folder_of_rules_is_checked_as_at_the_start(
     mine = tmp_path / "mine"
     only_rules_of(mine, monkeypatch)
     write_rule(mine, "my-rule")
-    assert command(capsys, "rules", "check", mine).out == "1 rule is sound\n"
+    assert command(capsys, "rules", "check", mine).out == "1 rule is valid\n"
     path = write_rule(mine, "my-rule", **{"waiting_last > least": "waitin_last > least"})
     ended = command(capsys, "rules", "check", mine)
     assert ended.code == 1

@@ -158,7 +158,7 @@ def test_what_cannot_be_explained_is_told(tmp_path: Path, capsys: pytest.Capture
     page = tmp_path / "node.prom"
     page.write_text("# TYPE node_load1 gauge\nnode_load1 3\n")
     ended = command(capsys, "rules", "explain", KV, page)
-    assert (ended.code, "No page of vLLM was read" in ended.out) == (2, True)
+    assert (ended.code, "No vLLM metrics page was read" in ended.out) == (2, True)
 
 
 def test_a_rule_of_the_fleet_is_not_explained_by_one_server(

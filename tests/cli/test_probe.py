@@ -34,7 +34,7 @@ def test_a_healthy_server(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_text_says_what_was_asked_and_what_it_cost(capsys: pytest.CaptureFixture[str]) -> None:
     ended = probed(Engine(), capsys)
-    for part in ("second run", "(kept)", "prefix", "works", "Nothing is wrong", "requests, "):
+    for part in ("second run", "(kept)", "prefix", "works", "No fault found", "requests, "):
         assert part in ended.out
 
 
@@ -129,7 +129,7 @@ def test_prompts_that_part_at_the_head(tmp_path: Path, capsys: pytest.CaptureFix
     engine = Engine()
     ended = probed(engine, capsys, "--prompts", prompts)
     assert "share 4 characters" in ended.out
-    assert "Move what changes" in ended.out
+    assert "Move variable parts" in ended.out
     # They are compared, never sent.
     assert "harbours" not in json.dumps(engine.bodies)
 

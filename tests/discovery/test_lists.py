@@ -81,7 +81,7 @@ def test_a_file_is_read_again_where_it_has_changed(tmp_path: Path) -> None:
         ("- targets: a:1", "group 1: `targets` must be a list of addresses"),
         ("- targets: [1]", "group 1: `targets` must be a list of addresses"),
         ("- targets: [a]\n  labels: {b: 1}", "group 1: `labels` must be a mapping of text to text"),
-        ("[]", "an empty list, which is believed after a reload only"),
+        ("[]", "an empty list, which is accepted only after a reload"),
         ("a: &a [*a]", "must be a list of groups"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_list_over_http_is_asked_for_as_prometheus_asks() -> None:
         (answer(b"no", "503 Service Unavailable"), "HTTP 503 Service Unavailable"),
         (
             answer(b'[{"targets": ["b:1"]}]', "200 OK", "Content-Type: application/json", length=400),
-            "in the middle",
+            "the connection closed within",
         ),
         (answer(b"\xff\xfe", "200 OK", "Content-Type: application/json"), "no JSON"),
         (told("[" * 50_000), "no JSON"),
@@ -198,7 +198,7 @@ def test_a_list_that_is_slow_or_away_keeps_the_servers_of_before() -> None:
     with Server([request, wait(30)]) as server:
         finder = a_list(server.url, deadline_seconds=0.2)
         assert found(finder) == {}
-        assert "no whole list within 0.2 s" in finder.note
+        assert "no complete list within 0.2 s" in finder.note
         assert finder.answered
     with closed_port() as port:
         finder = a_list(f"http://user:secret@127.0.0.1:{port}/sd")

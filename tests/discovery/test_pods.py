@@ -253,11 +253,11 @@ def _empty(handler: BaseHTTPRequestHandler, asked: Mapping[str, str]) -> bool:
     [
         (_forbidden, "HTTP 403: the service account may not read pods"),
         (_cut_list, "namespace llm: "),
-        (_no_json, "an answer that is cut, or no JSON"),
-        (_no_list, "the answer is no list of pods"),
-        (_drips, "no whole list within 0.3 s"),
+        (_no_json, "an answer that is truncated, or not JSON"),
+        (_no_list, "the answer is not a list of pods"),
+        (_drips, "no complete list within 0.3 s"),
         (_silent, "timed out"),
-        (_empty, "no pod has this label and was ready"),
+        (_empty, "no pod with this label has been ready"),
     ],
 )
 def test_a_list_that_fails_keeps_the_pods_of_before_and_is_tried_again(
@@ -326,4 +326,4 @@ def test_without_a_way_to_the_api_that_is_said(tmp_path: Path, monkeypatch: pyte
     given = {"selector": "app=vllm", "kubeconfig_file": str(tmp_path / "bad")}
     finder = PodFinder(KubernetesDiscoverySettings.model_validate(given), MemoryLedger())
     finder.look()
-    assert "no way to the Kubernetes API" in finder.note
+    assert "cannot reach the Kubernetes API" in finder.note

@@ -195,7 +195,7 @@ def test_a_page_of_no_use_under_another_status_is_no_answer() -> None:
     [
         (
             {"sglang": 2, "python": 3},
-            ["another program answers here, with series of its own: 2 of SGLang, 3 of python_*"],
+            ["another program answers here, with other metrics: 2 of SGLang, 3 of python_*"],
         ),
         ({"python": 3}, []),
         ({}, []),

@@ -185,7 +185,7 @@ def test_f88_sighup_reads_rules_again_and_a_bad_file_changes_nothing(
         process.wait_for("event=reload_refused")
         assert "vllm_watchdog_rules 2.0" in process.get("/metrics").text
         assert "vllm_watchdog_config_last_reload_successful 0.0" in process.get("/metrics").text
-        assert "are refused" in process.get("/readyz").json()["notes"][0]
+        assert "were rejected" in process.get("/readyz").json()["notes"][0]
         [refused] = [line for line in process.text.splitlines() if "event=reload_refused" in line]
         # The place and the fault; the excerpt of the file is for a terminal.
         assert "no signal is named `waitin_last`" in refused

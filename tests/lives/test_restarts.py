@@ -334,7 +334,7 @@ def test_a_past_that_cannot_be_used_is_told_once_and_costs_nothing(tmp_path: Pat
     [why] = one.recall(
         [before._replace(packed=cut), before._replace(packed=cut, subject=other)], 0.0, before.wall
     )
-    assert why == "it is cut, or far too large"
+    assert why == "it is truncated, or far too large"
     [why] = one.recall([before], 0.0, before.wall - 3600)
     assert "a clock was set" in why
     assert one.observe(scrapes[0]).up

@@ -180,7 +180,7 @@ def test_the_mapping_says_which_label_of_theirs_is_which_of_ours() -> None:
 def test_a_target_not_looked_at_or_not_readable_is_said_to_be_so() -> None:
     inbox = receiver()
     answer = inbox.receive(PAYLOAD, {}, WALL).alerts[0].targets[0]
-    assert (answer.verdict, answer.cause) == ("starting", "It has not been looked at yet.")
+    assert (answer.verdict, answer.cause) == ("starting", "It has not been scraped yet.")
     failed = snapshot("gpu-0", verdict=Verdict.UNKNOWN, failure=Failure(Reason.REFUSED, "no"), up=False)
     answer = inbox.receive(PAYLOAD, {"gpu-0": failed}, WALL).alerts[0].targets[0]
     assert answer.cause == "Its metrics page could not be read (refused)."
@@ -256,7 +256,7 @@ def test_a_slow_next_receiver_cannot_take_all_our_threads(monkeypatch: pytest.Mo
             thread.start()
         next_one.wait_for(8)
         send(inbox)
-        assert refusals == ["too many payloads are being passed on; send it again later"]
+        assert refusals == ["too many payloads are being forwarded; send it again later"]
         next_one.closing.set()
         for thread in threads:
             thread.join()

@@ -82,7 +82,7 @@ def test_diagnose_names_the_recording_without_a_scrape(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text('{"name": "empty"}\n')
     done = CliRunner().invoke(app, ["diagnose", str(empty)])
-    assert "there is no scrape in it" in f"{done.output} {done.exception}"
+    assert "it has no scrapes" in f"{done.output} {done.exception}"
 
 
 @pytest.mark.parametrize("file", [f"79{one}" for one in ("a-pd-works", "b-pd-decode-only")])

@@ -31,12 +31,12 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     with closed_port() as port:
         told = told_of(f"http://127.0.0.1:{port}", capsys)
     assert f"scrape http://127.0.0.1:{port}/metrics failed: no connection" in told
-    assert "try Is the server up, and are name and port right?" in told
+    assert "try Is the server up, and are name and port correct?" in told
 
 
 def test_the_wrong_path_and_a_page_of_another_kind(capsys: pytest.CaptureFixture[str]) -> None:
     with served(status="404 Not Found") as url:
-        assert "HTTP 404 Not Found try Is the path right?" in told_of(url, capsys)
+        assert "HTTP 404 Not Found try Is the path correct?" in told_of(url, capsys)
     with served(b"<html></html>\n") as url:
         assert "try Is this the port of vLLM's API server" in told_of(url, capsys)
 
@@ -46,13 +46,13 @@ def test_the_wrong_scheme_either_way(capsys: pytest.CaptureFixture[str]) -> None
         told = told_of(server.url.replace("http:", "https:"), capsys)
     assert "the server does not speak TLS on this port: use http://" in told
     with Server([request]) as server:
-        assert "try Does it want TLS? Try https://." in told_of(server.url, capsys)
+        assert "try Does it expect TLS? Try https://." in told_of(server.url, capsys)
 
 
 @pytest.mark.parametrize(
     ("host", "told"),
     [
-        ("127.0.0.1", "try Name the certificate of its issuer as the target's ca_file."),
+        ("127.0.0.1", "try Set the target's ca_file to the certificate of its issuer."),
         ("other.test", "try "),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_certificate_that_is_not_trusted(host: str, told: str, capsys: pytest.
     [
         (
             "certificate not accepted, IP address mismatch",
-            "Ask by a name or address that its certificate holds.",
+            "Use a name or address that is in its certificate.",
         ),
         ("certificate not accepted, certificate has expired", ""),
         ("ca_file /etc/ca.pem does not exist", ""),

@@ -136,7 +136,11 @@ def line_of(*values: float | None, seconds: float = 5.0) -> Line:
         ((0, 10, 40, 70, 100), (), (Direction.WORSE, "getting worse: queue +5.0/s")),
         ((100, 80, 60, 40, 20), (), (Direction.BETTER, "getting better: queue -4.0/s, empty in about 5.0 s")),
         ((100, 60, 0, 0, 0), (), (Direction.BETTER, "getting better: queue -5.0/s, empty now")),
-        ((100, 90, 110, 95, 101), (), (Direction.STEADY, "steady: the queue stays as long as it is")),
+        (
+            (100, 90, 110, 95, 101),
+            (),
+            (Direction.STEADY, "steady: the queue is neither growing nor draining"),
+        ),
         (
             (0, 0, 0, 1, 0),
             (1, 1, 2, 3, 4),

@@ -1,4 +1,4 @@
-"""Our own metrics: what is in them, what vanishes, and that nothing a server says can break the page."""
+"""The watchdog's own metrics: what is in them, what vanishes, and that nothing a server says can break the page."""
 
 import re
 import shutil

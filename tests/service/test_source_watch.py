@@ -102,7 +102,7 @@ def test_what_a_partial_answer_lacks_is_not_gone(
     home.source.poll()
     home.source.poll()
     assert (home.ended, home.verdicts()) == ([], {"a:8000": Verdict.UNKNOWN})
-    assert "does not scrape it any more" in str(home.told[-1].failure)
+    assert "no longer scrapes it" in str(home.told[-1].failure)
     prometheus.warnings = []
     home.source.poll()
     home.source.poll()
@@ -138,7 +138,7 @@ def test_what_comes_late_to_all_is_missed_by_none(prometheus: APrometheus) -> No
     home.source.poll()
     last = {each.target.name: each.failure for each in home.told}
     assert last["a:8000"] is None
-    assert "does not scrape it any more" in str(last["b:8000"])
+    assert "no longer scrapes it" in str(last["b:8000"])
 
 
 def test_a_clock_that_is_ahead_is_read_by_its_own_time_and_told_in_ours(prometheus: APrometheus) -> None:

@@ -198,9 +198,9 @@ def test_a_control_character_is_refused_from_wherever_it_comes(tmp_path: Path) -
             },
         )
     assert raised.value.faults == (
-        "command line: targets[0].vllm_args: must not hold control characters",
-        "WATCHDOG_RECEIVER__LABEL_TO_TARGET: receiver.label_to_target.\\x07: must not hold control characters",
-        "WATCHDOG_STATE__DIRECTORY: state.directory: must not hold control characters",
+        "command line: targets[0].vllm_args: must not contain control characters",
+        "WATCHDOG_RECEIVER__LABEL_TO_TARGET: receiver.label_to_target.\\x07: must not contain control characters",
+        "WATCHDOG_STATE__DIRECTORY: state.directory: must not contain control characters",
     )
 
 
@@ -401,7 +401,9 @@ def test_what_a_person_should_know_is_a_warning() -> None:
     )
     variable, open_door, unverified = made.warnings
     assert variable == "WATCHDOG_WEB__PROT: no such setting, ignored (did you mean `WATCHDOG_WEB__PORT`?)"
-    assert open_door.startswith("web.host is 0.0.0.0 and nobody has to sign in: anyone who reaches port 9847")
+    assert open_door.startswith(
+        "web.host is 0.0.0.0 and there is no authentication: anyone who reaches port 9847"
+    )
     assert unverified == "insecure_skip_verify: whoever answers for https://h/metrics is believed"
     assert load(overrides={"web.host": "0.0.0.0", "web.bearer_token_file": "/t"}).warnings == ()
 

@@ -627,8 +627,8 @@ def test_a_file_whose_inside_is_broken_or_cut_is_set_aside_with_its_log(store: S
     ("pragma", "why"),
     [
         (f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 99", "version 99"),
-        ("PRAGMA application_id = 7", "some other program"),
-        ("PRAGMA application_id = 0", "some other program"),
+        ("PRAGMA application_id = 7", "another program's database"),
+        ("PRAGMA application_id = 0", "another program's database"),
     ],
 )
 def test_a_foreign_or_newer_database_is_set_aside_unharmed(
@@ -775,7 +775,7 @@ def test_two_watchdogs_do_not_share_a_file(store: Store, path: Path, monkeypatch
     with closing(Store(path)) as second:
         second.open(WALL)
         assert second.health.mode is Mode.MEMORY
-        assert second.health.warning == "another watchdog uses the file"
+        assert second.health.warning == "another watchdog is using the file"
         monkeypatch.setattr(database, "RETURN_PAUSE_SECONDS", 0.0)
         second.record(began("other"))
         assert second.health.mode is Mode.MEMORY

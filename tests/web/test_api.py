@@ -235,7 +235,7 @@ def test_what_is_not_proven_says_so_in_its_first_line_and_how_to_prove_it(tmp_pa
         service = a_service(tmp_path, one)
         return diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW)).splitlines()
 
-    idle = "no step for 2m, nothing shows whether requests hang: health is not proven"
+    idle = "no step for 2m; no evidence that no request hangs: health is not proven"
     told = lines(Verdict.IDLE, idle)
     assert told[:2] == [
         f"IDLE  embed: {idle}",
@@ -325,7 +325,7 @@ def test_where_a_cause_leads_no_second_limit_is_named(tmp_path: Path) -> None:
         service = a_service(tmp_path, one)
         body = diagnosis_body(service.targets(), service.last, (), NOW)
         assert ("  limit      sequences, 50% of the time" in diagnosis_text(body)) is is_named
-        assert (b"limit that binds" in bytes(diagnosis_page(body).body)) is is_named
+        assert (b"current limit" in bytes(diagnosis_page(body).body)) is is_named
 
 
 def test_the_page_says_in_words_that_nothing_is_wrong_or_why_nobody_knows(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_no_rule_is_called_blind_of_a_server_that_never_answered(tmp_path: Path)
     text = diagnosis_text(diagnosis_body(service.targets(), service.last, (), NOW))
     assert "never scraped successfully" in text
     # It may be the address: nobody has ever seen it answer.
-    assert "  try        Is the server up, and are name and port right?" in text
+    assert "  try        Is the server up, and are name and port correct?" in text
     assert "  try " not in diagnosis_text(diagnosis_body(service.targets(), {"batch": down()}, (), NOW))
     assert "blind" not in text
 
@@ -464,9 +464,9 @@ def test_the_page_answers_in_the_order_of_a_night(tmp_path: Path) -> None:
             "457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request is spent in queue.",
             "<h2>Right now</h2>",
             "<h2>So that it does not come back</h2>",
-            "<summary>Why we think so",
+            "<summary>Evidence",
             "<summary>What will not help",
-            "<summary>Symptoms of it",
+            "<summary>Symptoms",
             "<summary>Readings",
         )
     ]
@@ -625,7 +625,7 @@ def test_readiness_tells_that_changed_settings_were_refused(site: Site[AService]
     assert site.ask("/readyz").json["notes"] == []
     site.service.reload_successful = False
     [note] = site.ask("/readyz").json["notes"]
-    assert "are refused, those of before count" in note
+    assert "were rejected; the old ones stay in force" in note
 
 
 def test_readiness_tells_what_the_process_is_short_of(site: Site[AService]) -> None:
@@ -636,7 +636,7 @@ def test_readiness_tells_what_the_process_is_short_of(site: Site[AService]) -> N
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/incidents?forma=json", "forma: this address has no such parameter; /openapi.json lists them"),
+        ("/incidents?forma=json", "forma: unknown query parameter; /openapi.json lists them"),
         ("/diagnose?format=yaml", "format: must be 'json' or 'text'"),
         ("/diagnose?target=nothing-like-it", "no target has this name; /targets lists them"),
         ("/diagnosis", "there is nothing here; / is the page, /diagnose?format=text the same as text"),
@@ -706,7 +706,7 @@ class _DeadEnd(AService):
     """A service whose next receiver is away."""
 
     def receive(self, payload: Any) -> Any:
-        raise ForwardError("the next receiver did not take it")
+        raise ForwardError("the next receiver rejected it")
 
 
 def test_what_the_receiver_refuses_is_told_to_the_sender(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_the_short_text_is_a_line_a_healthy_server_and_eight_for_a_cause(site: S
     assert lines[begin + 1 : begin + 8] == [
         "  cause      457 requests wait while the KV cache is 98% full.",
         "  since      2026-09-21 14:09:55 UTC (3m 25s); 4th time in 24 h",
-        "  trend      steady: the queue stays as long as it is",
+        "  trend      steady: the queue is neither growing nor draining",
         "  felt       457 of 495 requests wait. A first token takes 1m 16s (p95). 83% of an average request",
         "             is spent in queue.",
         "  right now  Add a replica.",

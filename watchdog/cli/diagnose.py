@@ -96,7 +96,7 @@ def diagnose(
         fleet += looked.fleet
     if urls or not (files or prometheus):
         if not settings.targets:
-            raise ConfigError(["nothing to diagnose: name a URL or a file, or set targets in the settings"])
+            raise ConfigError(["nothing to diagnose: give a URL or a file, or set targets in the settings"])
         watched = watch_all(settings, rule_set, interval, duration)
         snapshots += watched.last
         fleet += watched.fleet
@@ -173,7 +173,7 @@ def _from_files(paths: Sequence[Path], rules: RuleSet) -> Together:
 def _at_least_one(path: Path, scrapes: Iterator[Scrape]) -> Iterator[Scrape]:
     first = next(scrapes, None)
     if first is None:
-        raise RecordingError(f"{path}: there is no scrape in it")
+        raise RecordingError(f"{path}: it has no scrapes")
     yield first
     yield from scrapes
 
@@ -208,11 +208,11 @@ def _say(
 def _limits(snapshot: Snapshot, is_page: bool, rules: RuleSet) -> Iterator[str]:
     """What a short look cannot tell, and how long a look would."""
     if snapshot.verdict is Verdict.UNSETTLED:
-        yield "whether this is a cause or passes was not to be seen yet; watch longer (--for 2m)"
+        yield "it is too early to say whether this is a cause; watch longer (--for 2m)"
     if snapshot.verdict is not Verdict.STARTING:
         return
     advice = "page" if is_page else f"look, {WATCH_HINT}"
-    yield ONE_PAGE if is_page else f"too little was seen to tell rates and latencies; {WATCH_HINT}"
+    yield ONE_PAGE if is_page else f"not enough data for rates and latencies; {WATCH_HINT}"
     for readings in snapshot.readings:
         engine = f" on engine {readings.subject.engine}" if len(snapshot.readings) > 1 else ""
         waiting, usage = readings.values.get("waiting_requests"), readings.values.get("kv_usage_ratio")

@@ -96,7 +96,7 @@ def explanation_text(found: Explanation) -> list[str]:
     over = clock_text(found.end - found.begin)
     lines.append(f"{found.target.name}: {found.scrapes} scrapes over {over}")
     if not found.subjects:
-        lines.append("No page of vLLM was read, so there was nothing to ask the rule about.")
+        lines.append("No vLLM metrics page was read, so the rule had nothing to judge.")
     for story in found.subjects:
         lines += ["", *_wrapped(f"{_name(story.subject)}: {_answer(story, found)}", 0)]
         lines += [f"  all of it{_waits(found)}", *_span_lines(story.spans, found.begin)]

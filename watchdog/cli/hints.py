@@ -24,7 +24,7 @@ def hints(
     """Says what the settings could add to make the diagnosis more exact."""
     settings = settings_for(urls or (), config, None)
     if not settings.targets:
-        raise ConfigError(["no server to speak of: name a URL, or set targets in the settings"])
+        raise ConfigError(["no server: give a URL, or set targets in the settings"])
     width = screen_width()
     for target, _ in settings.target_list():
         lines = missing_expectations(target.expectations)

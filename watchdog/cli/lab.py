@@ -42,13 +42,13 @@ app = typer.Typer(
     "  vllm-watchdog lab read bench-*.json",
 )
 
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A server that may be loaded.")]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A server that you may load.")]
 ModelOption = Annotated[str | None, typer.Option("--model", help="The model; the first if not given.")]
 KeyOption = Annotated[Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the key.")]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="DIR", help="For report, picture and recording; none if not given."
+        "--output", "-o", metavar="DIR", help="Folder for report, chart and recording; none if not given."
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before the server is loaded.")]
@@ -95,7 +95,7 @@ def sweep(
     output: OutputOption = None,
     yes: YesOption = False,
     most: Annotated[
-        int, typer.Option("--most", min=2, max=MOST_STREAMS, help="Streams at once at most.")
+        int, typer.Option("--most", min=2, max=MOST_STREAMS, help="Most concurrent streams.")
     ] = 64,
 ) -> None:
     """More streams at once, step by step, to the knee: throughput, first tokens, gaps, and what binds there."""
@@ -154,7 +154,7 @@ def _run(
     complain(f"plan: {plan.text}; {plan.requests} requests, some {plan.tokens:,} tokens at most")
     if not yes:
         if not sys.stdin.isatty():
-            raise ConfigError(["this loads the server: add --yes where nobody can be asked"])
+            raise ConfigError(["this loads the server: add --yes to run without a prompt"])
         typer.confirm("Load the server?", abort=True, err=True)
     with _laboratory(name, url, model, key, output) as lab:
         found = exercise(lab.bench)

@@ -48,7 +48,7 @@ def probe(  # noqa: PLR0913, PLR0917 - one option each
     model: Annotated[
         str | None, typer.Option("--model", help="The model's name; the first of /v1/models if not given.")
     ] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Ask /v1/chat/completions instead.")] = False,
+    chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions instead.")] = False,
     key_file: Annotated[
         Path | None, typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.")
     ] = None,
@@ -60,13 +60,11 @@ def probe(  # noqa: PLR0913, PLR0917 - one option each
         float | None, typer.Option("--weights", min=1, metavar="BYTES", help="Weights a token reads, a GPU.")
     ] = None,
     max_prompt: Annotated[
-        int | None, typer.Option("--max-prompt", min=200, max=200_000, help="Longest prompt to ask with.")
+        int | None, typer.Option("--max-prompt", min=200, max=200_000, help="Longest prompt to send.")
     ] = None,
     prompts: Annotated[
         Path | None,
-        typer.Option(
-            "--prompts", metavar="FILE", help="Prompts of yours, one JSON or text a line, to compare."
-        ),
+        typer.Option("--prompts", metavar="FILE", help="Your prompts to compare, one JSON or text per line."),
     ] = None,
     deadline: Annotated[
         float,
@@ -81,7 +79,7 @@ def probe(  # noqa: PLR0913, PLR0917 - one option each
     max_requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = MOST_REQUESTS,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens in all, prompts and output.")] = MOST_TOKENS,
     max_waiting: Annotated[
-        float, typer.Option(min=0, help="Nothing is asked while more requests wait.")
+        float, typer.Option(min=0, help="Sends nothing while more requests wait.")
     ] = MOST_WAITING,
     config: ConfigOption = None,
     form: FormOption = Form.TEXT,
@@ -175,7 +173,7 @@ def _prompts(path: Path) -> list[str]:
     lines = content.decode("utf-8", "replace").splitlines()
     found = [clean(_prompt(line)) for line in lines if line.strip()]
     if len(found) < 2:
-        raise ConfigError([f"--prompts {path}: two prompts at least, one a line, are needed to compare"])
+        raise ConfigError([f"--prompts {path}: give at least two prompts, one per line"])
     return found
 
 

@@ -55,7 +55,7 @@ def record(
     disk and a kill included, what was scraped before is in the file.
     """
     if (url is None) is (prometheus is None):
-        raise typer.BadParameter("name a server, or --prometheus with --from and --to", param_hint="URL")
+        raise typer.BadParameter("give a server, or --prometheus with --from and --to", param_hint="URL")
     if prometheus is not None:
         record_stretch(prometheus, output, force)
         return

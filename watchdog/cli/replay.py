@@ -57,7 +57,7 @@ def replay_command(
     rule_set = load_rules(rule_settings(rules))
     if not files and prometheus is None:
         raise typer.BadParameter(
-            "name a recording, or --prometheus with --from and --to", param_hint="FILE..."
+            "give a recording, or --prometheus with --from and --to", param_hint="FILE..."
         )
     stories = [(file, *replay_file(file, interval, rule_set)) for file in files or ()]
     if prometheus is not None:
@@ -69,7 +69,7 @@ def replay_command(
         else:
             say("\n".join(as_text(file, recording, story)))
         if story.last is None or story.last.last_success_wall is None:
-            complain(f"{file}: no scrape in it is good")
+            complain(f"{file}: it has no successful scrape")
             code = 2
     raise typer.Exit(code)
 

@@ -166,7 +166,7 @@ def check(
         complain(str(error))
         raise typer.Exit(1) from None
     count = sum(_lies_in(rule, folder) for rule in rules.rules)
-    say("1 rule is sound" if count == 1 else f"{count} rules are sound")
+    say("1 rule is valid" if count == 1 else f"{count} rules are valid")
 
 
 @app.command()

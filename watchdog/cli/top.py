@@ -73,9 +73,9 @@ def top(
         raise ConfigError(["top needs a terminal; for a script or a pipe use `vllm-watchdog diagnose`"])
     settings = settings_for(urls or (), config, interval)
     if prometheus is not None and urls:
-        raise ConfigError(["name URLs, or a --prometheus that scrapes the servers: not both"])
+        raise ConfigError(["give URLs, or a --prometheus that scrapes the servers, not both"])
     if prometheus is None and not settings.targets:
-        raise ConfigError(["nothing to watch: name a URL, or set targets in the settings"])
+        raise ConfigError(["nothing to watch: give a URL, or set targets in the settings"])
     rule_set = load_rules(with_directories(settings.rules, rules or ()))
     screen = Screen()
     source = watch(settings, rule_set) if prometheus is None else follow(prometheus, rule_set)

@@ -33,7 +33,7 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Share of looked-up prompt tokens found in the prefix cache.",
         ),
         "prompt_tokens_mean": ("prompt_tokens_mean", "Average prompt of a request, in tokens."),
-        "output_tokens_mean": ("output_tokens_mean", "Mean output of a request, in tokens."),
+        "output_tokens_mean": ("output_tokens_mean", "Average output of a request, in tokens."),
         "requests_that_fit": ("requests_that_fit", "Average requests the KV cache has room for at once."),
         "ttft_p50_seconds": ("ttft_p50_seconds", "Median time to first token."),
         "ttft_p95_seconds": ("ttft_p95_seconds", "95th percentile time to first token."),
@@ -49,7 +49,7 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "decode_ceiling_tokens_per_second",
             "Memory bandwidth over weight bytes: the most one stream can get.",
         ),
-        "decode_ceiling_ratio": ("", "What one stream gets, of that ceiling."),
+        "decode_ceiling_ratio": ("", "What one stream gets, as a share of that ceiling."),
     }
 )
 STILL_SECONDS = 15.0

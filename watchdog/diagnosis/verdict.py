@@ -101,7 +101,7 @@ def _without_lead(standing: Standing, proofs: Sequence[Proof], idleness: Idlenes
         return Ruling(Verdict.HEALTHY)
     if all(proof.is_idle for proof in proofs):
         return _idle(proofs, idleness)
-    return Ruling(Verdict.UNKNOWN, "its page does not show whether steps end")
+    return Ruling(Verdict.UNKNOWN, "its page does not show whether steps complete")
 
 
 def _idle(proofs: Sequence[Proof], idleness: Idleness) -> Ruling:
@@ -109,7 +109,7 @@ def _idle(proofs: Sequence[Proof], idleness: Idleness) -> Ruling:
         return Ruling(Verdict.HEALTHY, idleness.text[0].lower() + idleness.text[1:].rstrip("."))
     still = [proof.still_seconds for proof in proofs if proof.still_seconds is not None]
     lasting = f"no step for {seconds_text(min(still))}" if still else "nothing moves"
-    return Ruling(Verdict.IDLE, f"{lasting}, nothing shows whether requests hang: health is not proven")
+    return Ruling(Verdict.IDLE, f"{lasting}; no evidence that no request hangs: health is not proven")
 
 
 def _doubt(lookup: Lookup, moves: bool | None, in_flight: float | None) -> str:

@@ -164,7 +164,7 @@ class AskingFinder(Finder):
     def take(self, said: Said) -> None:
         """Takes an answer in; an empty one only where there was nothing before, or after a reload."""
         if not said.found and self.found and not self._takes_empty:
-            self.refuse(said.fault or "an empty list, which is believed after a reload only")
+            self.refuse(said.fault or "an empty list, which is accepted only after a reload")
             return
         self._takes_empty = False
         self.replace(said.found)

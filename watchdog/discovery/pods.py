@@ -144,7 +144,9 @@ class PodFinder(Finder):
             self._errors.pop(EMPTY, None)
             self.replace(sorted(found, key=lambda each: each.name))
         else:
-            self._errors[EMPTY] = "no pod has this label and was ready, which is believed after a reload only"
+            self._errors[EMPTY] = (
+                "no pod with this label has been ready, which is accepted only after a reload"
+            )
             self._refuse_all()
         if not self._errors:
             self.succeed()
@@ -240,7 +242,7 @@ class NamespaceWatch:
             told = _object(body)
             metadata = _metadata(told)
             if not isinstance(told.get("items"), list):
-                raise SourceError("the answer is no list of pods")
+                raise SourceError("the answer is not a list of pods")
             pods += [each for each in told["items"] if _is_pod(each)]
             following = str(metadata.get("continue") or "")
             if not following:
@@ -303,7 +305,7 @@ class NamespaceWatch:
                 if give_up_at is not None and size_bytes > MOST_LIST_BYTES:
                     raise SourceError(f"a list larger than {MOST_LIST_BYTES} bytes")
                 if give_up_at is not None and time.monotonic() > give_up_at:
-                    raise SourceError(f"no whole list within {self._settings.deadline_seconds:g} s")
+                    raise SourceError(f"no complete list within {self._settings.deadline_seconds:g} s")
                 yield part
         finally:
             response.close()
@@ -322,8 +324,8 @@ def _api(settings: KubernetesDiscoverySettings) -> tuple[client.CoreV1Api, str]:
             own = _namespace_of(path, context)
     except (config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
         raise SourceError(
-            f"no way to the Kubernetes API: {one_line(str(error), 200)}; run in a pod with a service account, or set "
-            "kubeconfig_file"
+            f"cannot reach the Kubernetes API: {one_line(str(error), 200)}; run in a pod with a service account, "
+            "or set kubeconfig_file"
         ) from None
     configuration.retries = False
     return client.CoreV1Api(client.ApiClient(configuration)), own
@@ -352,9 +354,9 @@ def _object(body: bytes) -> Mapping[str, Any]:
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
-        raise SourceError("an answer that is cut, or no JSON") from None
+        raise SourceError("an answer that is truncated, or not JSON") from None
     if not isinstance(told, dict):
-        raise SourceError("an answer that is no object")
+        raise SourceError("an answer that is not an object")
     return told
 
 

@@ -13,9 +13,9 @@ from watchdog.model import Incident, Page, Series
 # fmt: off
 KV_USAGE_OUT_OF_RANGE = Fact(
     "kv_usage_out_of_range", "0 or 1",
-    "The KV gauge showed a share below 0 or above 1 in this life: it is not believed until the next one.")
+    "The KV gauge showed a share below 0 or above 1 since the last restart: it is ignored until the next restart.")
 KV_USAGE_IMPOSSIBLE = Fact(
-    "kv_usage_impossible_ratio", "ratio", "What the KV gauge showed last where that cannot be.")
+    "kv_usage_impossible_ratio", "ratio", "The last impossible value of the KV gauge.")
 # fmt: on
 
 KV_USAGE = "vllm:kv_cache_usage_perc"

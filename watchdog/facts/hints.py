@@ -15,23 +15,23 @@ def _hints(told: Expectations) -> Iterator[str]:
     if not told.vllm_args:
         yield (
             "With `vllm_args` (the server's launch flags) no remedy proposes what is set already, and the "
-            "sequence limit and the token budget are known instead of inferred."
+            "sequence limit and the token budget are known, not inferred."
         )
     yield from _ceiling_hints(told)
     if None in {told.shape.layers, told.shape.kv_heads, told.shape.head_dimension}:
         yield (
-            "With `model.layers`, `model.kv_heads` and `model.head_dimension` the bytes of a cached token "
-            "are known, and the KV cache's tokens also where the page states only its bytes."
+            "With `model.layers`, `model.kv_heads` and `model.head_dimension` the bytes per cached token "
+            "are known, and so is the KV cache's size in tokens if the page shows only its bytes."
         )
     if told.objectives == Objectives():
         yield (
-            "With `slo` (ttft_p95_seconds, itl_p99_seconds, e2e_p95_seconds) latencies are held against what "
-            "was promised and not only against the server's own past."
+            "With `slo` (ttft_p95_seconds, itl_p99_seconds, e2e_p95_seconds) latencies are compared with "
+            "your objectives, not only with the server's own past."
         )
     if told.expected_shared_prefix_tokens is None:
         yield (
-            "With `expected_shared_prefix_tokens` a prefix cache that misses can be separated from prompts that share "
-            "nothing."
+            "With `expected_shared_prefix_tokens` a prefix cache that misses can be distinguished from prompts "
+            "that share nothing."
         )
 
 

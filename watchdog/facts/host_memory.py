@@ -9,14 +9,14 @@ from watchdog.history.number import AtLeast
 # fmt: off
 HOST_MEMORY_LAST = Fact(
     "host_memory_last_gigabytes", "GB",
-    "Host memory that the API server's process held on the last page that came.")
+    "Host memory of the API server's process on the last page.")
 HOST_MEMORY_BEFORE_RESTART = Fact(
     "host_memory_before_restart_gigabytes", "GB",
-    "Host memory that the process before the last restart held on its last page.")
+    "Host memory of the process before the last restart, on its last page.")
 HOST_MEMORY_GROWTH = Fact(
-    "host_memory_growth_gigabytes", "GB", "How much the host memory rose since it was last level.")
+    "host_memory_growth_gigabytes", "GB", "How much host memory has grown since it was last stable.")
 HOST_MEMORY_GROWTH_SECONDS = Fact(
-    "host_memory_growth_seconds", "s", "For how long the host memory has risen without getting level.")
+    "host_memory_growth_seconds", "s", "How long host memory has been growing without becoming stable.")
 # fmt: on
 
 GIGABYTE = 1e9

@@ -22,10 +22,10 @@ IN_FLIGHT_TRACKED = Fact(
     "in_flight_tracked", "0 or 1", "Whether the API server counts them: it reported more than 0, or was started so.")
 IN_FLIGHT_SECONDS = Fact(
     "in_flight_seconds", "s",
-    "The longest time that requests were in flight without a break since the last step; unknown where none were.")
+    "The longest time that requests were continuously in flight since the last step; unknown if none were.")
 NONE_IN_FLIGHT_SECONDS = Fact(
     "none_in_flight_seconds", "s",
-    "For how long none is in flight; unknown where they are not counted, or some were in flight since the last step.")
+    "How long no request has been in flight; unknown if not counted, or if some were in flight since the last step.")
 STUCK_OPEN_FILES = Fact(
     "stuck_open_files", "files",
     "How far the API server's open files have stayed, for 20 s, above their fewest since the last step.")
@@ -36,7 +36,7 @@ ANSWERS_WITHOUT_TOKEN = Fact(
     "Completions that ended as 2xx from ten seconds after the last step on: they had no token.")
 CANARY_UNANSWERED = Fact(
     "canary_unanswered_seconds", "s",
-    "For how long the canary's one token has not come and no step has ended; unknown where none is waited for.")
+    "How long the canary has waited for its token without a step; unknown if no canary is waiting.")
 # fmt: on
 
 # A canary that was answered vouches for an idle engine a little longer than until the next one.

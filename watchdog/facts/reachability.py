@@ -36,7 +36,7 @@ OF_OTHER_PROGRAM = Fact(
     "A page without vLLM's series is that of another program known by its metric names.")
 PYTHON_ALONE = Fact(
     "page_python_alone", "0 or 1",
-    "A page without vLLM's series has only what the Python client shows by itself.")
+    "A page without vLLM's series has only the Python client's own metrics.")
 # fmt: on
 
 _INVALID = frozenset({Reason.PARSE, Reason.TOO_LARGE, Reason.UTF8, Reason.ENCODING})
@@ -107,7 +107,7 @@ class Reachability:
         """For people: whose page it is, where it is known to be that of another program."""
         if self.page_vllm_series or not is_known_program(self.strangers):
             return ()
-        return (f"another program answers here, with series of its own: {described(self.strangers)}",)
+        return (f"another program answers here, with other metrics: {described(self.strangers)}",)
 
     def facts(self, at: float) -> Iterator[Known]:
         """The facts of the target's signals, as numbers."""

@@ -12,10 +12,10 @@ RESTARTS = Fact("restarts", "restarts", "Restarts in the last 30 minutes.")
 SECONDS_SINCE_RESTART = Fact("seconds_since_restart", "s", "Time since the last restart that was seen.")
 PROCESS_AGE = Fact(
     "process_age_seconds", "s",
-    "Age of the API server's process, by its own start time and our clock; unknown where it lies ahead.")
+    "Age of the API server's process, by its start time and the watchdog's clock; unknown if it lies in the future.")
 COUNTER_JUMPS = Fact(
     "counter_jumps", "jumps",
-    "Falls of counters in the last two minutes that came back: two servers behind one address.")
+    "Counters that fell and came back in the last two minutes: two servers behind one address.")
 # fmt: on
 
 CRASH_LOOP_SECONDS = 1800.0

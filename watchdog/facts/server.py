@@ -37,11 +37,11 @@ DECODE_CEILING = Fact(
     "decode_ceiling_tokens_per_second", "tokens/s",
     "Memory bandwidth over weight bytes: the most one stream can get.")
 EXPECTED_SHARED_PREFIX_TOKENS = Fact(
-    "expected_shared_prefix_tokens", "tokens", "Prefix that the owner says requests share.")
-BATCH_JOBS = Fact("batch_jobs", "0 or 1", "The owner says that jobs of many requests at once are wanted here.")
-TTFT_OBJECTIVE = Fact("ttft_objective_seconds", "s", "The promised 95th percentile time to first token.")
-ITL_OBJECTIVE = Fact("itl_objective_seconds", "s", "The promised 99th percentile inter-token latency.")
-E2E_OBJECTIVE = Fact("e2e_objective_seconds", "s", "The promised 95th percentile request time.")
+    "expected_shared_prefix_tokens", "tokens", "The shared prefix of requests, from the settings.")
+BATCH_JOBS = Fact("batch_jobs", "0 or 1", "Whether the settings expect batch jobs on this server.")
+TTFT_OBJECTIVE = Fact("ttft_objective_seconds", "s", "The objective for the 95th percentile time to first token.")
+ITL_OBJECTIVE = Fact("itl_objective_seconds", "s", "The objective for the 99th percentile inter-token latency.")
+E2E_OBJECTIVE = Fact("e2e_objective_seconds", "s", "The objective for the 95th percentile request time.")
 # fmt: on
 
 _CONFIG = PREFIX + "cache_config_info"

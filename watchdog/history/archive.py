@@ -99,7 +99,7 @@ def _parted(packed: bytes) -> tuple[_Head, bytes]:
     opened = zlib.decompressobj()
     whole = opened.decompress(packed, _MOST_BYTES)
     if not opened.eof:
-        raise ArchiveError("it is cut, or far too large")
+        raise ArchiveError("it is truncated, or far too large")
     head, _, numbers = whole.partition(b"\n")
     return _HEAD.validate_json(head), numbers
 
@@ -108,7 +108,7 @@ def _check(head: _Head, empty: Stretches, wall: float) -> None:
     if head.format != FORMAT:
         raise ArchiveError(f"its format is {head.format}, and this version reads {FORMAT}")
     if head.names != empty.names:
-        raise ArchiveError("it holds other signals than this version remembers")
+        raise ArchiveError("it has other signals than this version keeps")
     if head.wall - wall > _CLOCK_SECONDS:
         raise ArchiveError(f"it was written {head.wall - wall:.0f} s from now: a clock was set")
 

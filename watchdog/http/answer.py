@@ -78,7 +78,7 @@ class Answering(HTTPResponse):
         if not self._begin_at_once():
             super().begin()
             if self.msg.defects:
-                raise HTTPException("a header line that is none")
+                raise HTTPException("a malformed header line")
             self.headers = Headers(self.msg.items())
         self._wire.stage = Stage.READING
 

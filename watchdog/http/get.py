@@ -165,7 +165,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
     except ValueError:
         raise RefusedError(Reason.PROTOCOL, "the URL cannot be read") from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise RefusedError(Reason.PROTOCOL, "the URL is none of http:// or https:// with a host")
+        raise RefusedError(Reason.PROTOCOL, "the URL must be http:// or https:// with a host")
     return host, port or (443 if parts.scheme == "https" else 80)
 
 
@@ -186,7 +186,7 @@ def _check_head(response: Answering, max_body_bytes: int, any_status: bool, what
         )
     length = headers.get("Content-Length", "0").strip()
     if not (length.isascii() and length.isdigit()):
-        raise RefusedError(Reason.PROTOCOL, "a Content-Length that is no number")
+        raise RefusedError(Reason.PROTOCOL, "a Content-Length that is not a number")
     # Its digits first: Python takes its time over a number of thousands of them.
     if len(length.lstrip("0")) > 18 or int(length) > max_body_bytes:
         raise RefusedError(Reason.TOO_LARGE, f"the {what} is larger than {max_body_bytes} bytes")
@@ -208,7 +208,7 @@ def _read(response: Answering, max_body_bytes: int, what: str) -> bytes:
     except (HTTPException, ConnectionError):
         is_cut = True
     if is_cut:
-        detail = f"the connection ended in the middle of the {what}, after {size_bytes} bytes"
+        detail = f"the connection closed within the {what}, after {size_bytes} bytes"
         raise RefusedError(Reason.TRUNCATED, detail)
     return b"".join(parts)
 
@@ -222,7 +222,7 @@ def _told(
         return Reason.RESOURCES, f"{system_words(lack)} while {stage}"
     if any(isinstance(cause, TimeoutError) for cause in causes):
         reason = Reason.DNS if stage is Stage.RESOLVING else Reason.TIMEOUT
-        return reason, f"no whole {what} within {deadline_seconds:g} s, still {stage}"
+        return reason, f"no complete {what} within {deadline_seconds:g} s, still {stage}"
     if stage is Stage.RESOLVING:
         return _told_by(causes, (socket.gaierror, UnicodeError), Reason.DNS, "the name does not resolve")
     if stage is Stage.HANDSHAKE or any(isinstance(cause, ssl.SSLError) for cause in causes):
@@ -247,7 +247,7 @@ def _told_of_answer(causes: list[BaseException], stage: Stage) -> tuple[Reason, 
             return Reason.TRUNCATED, f"the server closed the connection, {stage}"
     if any(isinstance(cause, LocationParseError | requests.exceptions.InvalidURL) for cause in causes):
         return Reason.PROTOCOL, "the URL cannot be read"
-    return _told_by(causes, (HTTPException, HTTPError), Reason.PROTOCOL, f"not HTTP as we know it, {stage}")
+    return _told_by(causes, (HTTPException, HTTPError), Reason.PROTOCOL, f"not valid HTTP, {stage}")
 
 
 def _told_by(

@@ -273,7 +273,7 @@ class _Response(HTTPResponse):
     @staticmethod
     def _check_header(message: HTTPMessage) -> None:
         if message.defects:
-            raise HTTPException("a header line that is none")
+            raise HTTPException("a malformed header line")
 
 
 class _Timed:

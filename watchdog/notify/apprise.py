@@ -236,7 +236,7 @@ class _Service:
             return ""
         # Its own words may hold parts of the URL.
         statuses = [found[1] for each in result.logs() if (found := _STATUS.search(each.message))]
-        told = f"status {statuses[-1]}" if statuses else "no answer, or not taken"
+        told = f"status {statuses[-1]}" if statuses else "no answer, or rejected"
         return f"{told}; `apprise -vv` with the URL of {self._settings.url_file} says more"
 
 

@@ -173,7 +173,7 @@ class AlertReceiver:
 
     def _diagnosis(self, target: str, snapshot: Snapshot | None) -> Diagnosis:
         if snapshot is None:
-            return Diagnosis(target, Verdict.STARTING, "It has not been looked at yet.")
+            return Diagnosis(target, Verdict.STARTING, "It has not been scraped yet.")
         lead = snapshot.lead_incident
         if lead is None:
             return Diagnosis(target, snapshot.verdict, _no_cause(snapshot))
@@ -202,7 +202,7 @@ class AlertReceiver:
     def _forward(self, url: str, body: bytes) -> bool:
         """Whether the next receiver took it; False where it never will."""
         if not self._places.acquire(blocking=False):
-            raise ForwardError("too many payloads are being passed on; send it again later")
+            raise ForwardError("too many payloads are being forwarded; send it again later")
         try:
             answer = Poster(Endpoint(url), status_is_enough=True).post(body, FORWARD_SECONDS)
         finally:
@@ -215,7 +215,7 @@ class AlertReceiver:
             return True
         _log.warning("forward_failed", extra={"answer": answer.detail})
         if answer.worth_retrying:
-            raise ForwardError(f"the next receiver did not take it: {answer.detail}")
+            raise ForwardError(f"the next receiver rejected it: {answer.detail}")
         return False
 
 
@@ -266,7 +266,7 @@ def _alerts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """
     alerts = payload.get("alerts")
     if not isinstance(alerts, list):
-        raise PayloadError("alerts must be a list: this takes Alertmanager's webhook payload")
+        raise PayloadError("alerts must be a list: this endpoint takes Alertmanager's webhook payload")
     alerts = alerts[:ALERTS_AT_MOST]
     for position, alert in enumerate(alerts):
         if not isinstance(alert, dict) or not isinstance(alert.get("labels"), dict):
@@ -297,7 +297,7 @@ def _enriched(
     try:
         return json.dumps(fuller, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError):
-        raise PayloadError("the payload holds what JSON cannot say, or is nested too deeply") from None
+        raise PayloadError("the payload is not valid JSON, or is nested too deeply") from None
 
 
 def _annotated(whole: Any, field: str, new: Mapping[str, str]) -> Any:

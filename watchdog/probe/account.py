@@ -63,7 +63,7 @@ def examined_text(found: Examined, target: str, divergences: list[Divergence], s
         lines += ["", f"{finding.severity.upper()}  {title}", f"  {finding.cause}"]
         lines += [f"  do: {instruction(each)}  {each.why}" for each in finding.remedies]
     if not found.findings and found.life is Life.ALIVE and not found.stopped:
-        lines += ["", "Nothing is wrong with what was asked."]
+        lines += ["", "No fault found."]
     lines.append("")
     if not sees_page:
         lines.append(
@@ -143,7 +143,7 @@ def _time_went_text(parts: Mapping[str, float]) -> str:
 def _prefill_text(found: Examined) -> str:
     prefill = found.prefill
     if prefill is None or prefill.tokens_per_second is None:
-        return "too fast to tell: the first token does not come later after longer prompts"
+        return "too fast to measure: longer prompts do not delay the first token"
     return (
         f"{prefill.tokens_per_second:,.0f} tokens/s by the slope over prompt lengths, and "
         f"{seconds_text(prefill.fixed_seconds)} whatever the length"

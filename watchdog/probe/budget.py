@@ -28,13 +28,13 @@ class Budget:
         """Counts a request before it is sent; raises BudgetSpentError. `waiting` is None where no page tells."""
         if waiting is not None and waiting > self.most_waiting:
             raise BudgetSpentError(
-                f"{waiting:.0f} requests wait, more than {self.most_waiting:g}: nothing is added to a queue"
+                f"{waiting:.0f} requests wait, more than {self.most_waiting:g}: the probe does not add to a queue"
             )
         if self.requests >= self.most_requests:
             raise BudgetSpentError(f"the budget of {self.most_requests} requests is spent (--max-requests)")
         if self.tokens + tokens > self.most_tokens:
             raise BudgetSpentError(
-                f"{tokens:,} tokens more would go beyond the budget of {self.most_tokens:,} (--max-tokens)"
+                f"{tokens:,} more tokens would exceed the budget of {self.most_tokens:,} (--max-tokens)"
             )
         self.requests += 1
         self.tokens += tokens

@@ -186,10 +186,10 @@ def sweep_said(steps: list[Step], prompt_tokens: float | None) -> list[str]:
         return [
             f"The knee was not reached at {at.concurrency:.0f} streams: {at.tokens_per_second:,.0f} tokens/s."
         ]
-    worth = "twice as many give under 15% more and wait longer"
+    worth = "twice as many give under 15% more tokens and longer waits"
     said = [f"The knee is at {at.concurrency:.0f} streams, {at.tokens_per_second:,.0f} tokens/s: {worth}."]
     if at.limit != "unknown":
-        said.append(f"What binds there, by the page: {at.limit}.")
+        said.append(f"What limits throughput there: {at.limit}.")
     flags = [f"--max-num-seqs {found.max_num_seqs}"] if found.max_num_seqs else []
     flags += [f"--max-num-batched-tokens {found.token_budget}"] if found.token_budget else []
     if flags:
@@ -212,14 +212,14 @@ def _prefix_said(figures: dict[str, Any]) -> str:
     warm, changed = figures["stable head, round 2"], figures["changed head, round 2"]
     first, other = warm["ttft_mean_seconds"], changed["ttft_mean_seconds"]
     if first is None or other is None:
-        return "Some rounds have no answer, so nothing can be said of the cache."
+        return "Some rounds got no answer, so the cache cannot be judged."
     if first < other * _WORTH:
         return (
             f"The cache works: a stable head brings the first token after {seconds_text(first)}, a head that changes "
             f"after {seconds_text(other)}. Keep what changes behind what stays."
         )
     if warm["hit_ratio"]:
-        return "The prefix is found, and the first token comes no sooner: prefill is not what it waits for."
+        return "The prefix is cached, but the first token is no faster: prefill is not the bottleneck."
     return (
         "A stable head is no faster: prefix caching is off, or the prefix is evicted or shorter than a block."
     )

@@ -101,12 +101,12 @@ def life_of(
 _LIVES: Mapping[Life, tuple[Severity, str, str, tuple[Remedy, ...]]] = {
     Life.QUEUED: (
         Severity.WARNING,
-        "The engine works, and one token waits",
-        "Steps end, but not for us: the request stands in the queue or behind a long prefill.",
+        "The engine works, but one token waits",
+        "Steps complete, but the probe waits: it is in the queue or behind a long prefill.",
         (
             Remedy(
-                "Look at what the queue waits for: vllm-watchdog diagnose names it.",
-                None, None, "A queue has a cause.", "None.",
+                "Find out why the queue waits: run vllm-watchdog diagnose.",
+                None, None, "Every queue has a cause.", "None.",
             ),
         ),
     ),
@@ -117,7 +117,7 @@ _LIVES: Mapping[Life, tuple[Severity, str, str, tuple[Remedy, ...]]] = {
         (
             Remedy(
                 "Take the server out of the load balancer, save a stack (py-spy dump) and restart it.",
-                None, None, "An engine whose steps do not end does not recover.", "Requests in flight are lost.",
+                None, None, "An engine that completes no steps does not recover.", "Requests in flight are lost.",
             ),
         ),
     ),
@@ -139,25 +139,25 @@ _LIVES: Mapping[Life, tuple[Severity, str, str, tuple[Remedy, ...]]] = {
         (
             Remedy(
                 "Ask again in some minutes; send a warm-up request before the server takes traffic.",
-                None, None, "Compilation is paid once a start.", "A start takes longer.",
+                None, None, "Compilation happens once per start.", "Startup takes longer.",
             ),
         ),
     ),
     Life.STALE_GAUGES: (
         Severity.WARNING,
         "The metrics page stands still",
-        "A token came and no counter moved: the page is not that of the engine that answered.",
+        "A token arrived and no counter moved: this page belongs to another engine than the one that answered.",
         (
             Remedy(
-                "Ask the same process for both: the page of each replica, not one behind a load balancer.",
-                None, None, "Every judgement from this page is about something else.", "None.",
+                "Use one process for both: each replica's own page, not one behind a load balancer.",
+                None, None, "Every diagnosis from this page is about another engine.", "None.",
             ),
         ),
     ),
     Life.REFUSED: (
         Severity.WARNING,
         "The server refuses the request",
-        "An answer came at once, and it is no token.",
+        "The server answered at once, but without a token.",
         (
             Remedy(
                 "Check the key (--api-key-file), the model's name (--model) and the endpoint (--chat).",
@@ -201,8 +201,8 @@ def slow_parts(
         )
         evidence = _evidence("queue over half of TTFT", queue_seconds=queue_seconds, ttft_seconds=first)
         remedy = Remedy(
-            "Find what the queue waits for: vllm-watchdog diagnose.", None, None,
-            "Pool, batch limit and compute queue alike.", "None.",
+            "Find out why requests wait: run vllm-watchdog diagnose.", None, None,
+            "KV cache, batch limit and compute all cause queues.", "None.",
         )  # fmt: skip
         yield (
             "Requests wait in the queue",
@@ -245,8 +245,8 @@ def _slow_decode(target: str, stream: Streamed, ceiling: float | None) -> Iterat
             "A stream alone should reach two thirds of the ceiling.", "None.",
         ),
         Remedy(
-            "Do not run eager in production.", "--enforce-eager", None,
-            "CUDA graphs spare the launch of each kernel.", "A start takes longer.", "off", True,
+            "Do not use --enforce-eager in production.", "--enforce-eager", None,
+            "CUDA graphs avoid the launch cost of each kernel.", "Startup takes longer.", "off", True,
         ),
     )  # fmt: skip
     yield "Decode is slow", _finding("probe-decode", target, Severity.WARNING, cause, evidence, remedies)
@@ -299,10 +299,10 @@ def _prefix_word(
         seen.queried_tokens == 0 and seen.counts is not None
     )
     if off:
-        cause = "Prefix caching is off: the same prompt is computed each time."
+        cause = "Prefix caching is off: the same prompt is computed every time."
         remedy = Remedy(
-            "Switch it on.", "--enable-prefix-caching", None, "A shared prefix is computed once.",
-            "None where prompts share anything.", "on", True,
+            "Enable it.", "--enable-prefix-caching", None, "A shared prefix is computed once.",
+            "None if prompts share anything.", "on", True,
         )  # fmt: skip
         found = _finding("probe-prefix-off", target, Severity.INFO, cause, evidence, (remedy,))
         return "off", [("Prefix caching is off", found)]
@@ -316,7 +316,7 @@ def _prefix_word(
         return "block too large", [("The block is larger than the prefix", found)]
     usage = seen.counts.kv_usage_ratio if seen.counts else None
     if usage is not None and usage >= _NEARLY_FULL:
-        cause = f"The pool is {usage:.0%} full: what was computed is evicted before it is asked for again."
+        cause = f"The pool is {usage:.0%} full: cached blocks are evicted before they are reused."
         remedy = Remedy(
             "Halve the cache's bytes.", "--kv-cache-dtype", "fp8", "The pool holds twice the tokens.",
             "Slight loss of precision.", "set", True,
@@ -335,8 +335,8 @@ def divergence_finding(target: str, worst: Divergence, block: int | None) -> tup
         f"{worst.first_text!r} against {worst.second_text!r}. Nothing behind that is shared."
     )
     remedy = Remedy(
-        "Move what changes (time, name, id) behind what stays.", None, None,
-        "A prefix is shared up to its first difference.", "A change of the template.", None, True,
+        "Move variable parts (time, name, id) behind the fixed parts.", None, None,
+        "A prefix is shared up to its first difference.", "The prompt template changes.", None, True,
     )  # fmt: skip
     evidence = _evidence("characters both begin with", shared_characters=float(worst.shared_characters))
     return "The head of the prompt changes", _finding(

@@ -162,7 +162,7 @@ def _lines(response: requests.Response) -> Iterator[bytes]:
         total += len(part)
         *whole, rest = (rest + part).split(b"\n")
         if total > MAX_STREAM_BYTES or len(rest) > MAX_EVENT_BYTES:
-            raise ValueError("a stream longer than what was asked for")
+            raise ValueError("a stream longer than requested")
         yield from whole
     if rest:
         yield rest

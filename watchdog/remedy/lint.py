@@ -28,5 +28,5 @@ def unknown_flags(rule: Rule) -> Iterator[Complaint]:
 
 def _unknown(path: tuple[str | int, ...], flag: str) -> Iterator[Complaint]:
     if find_flag(flag) is None:
-        hint = nearest(flag, all_flags()) or "no version of vLLM that we know has it"
+        hint = nearest(flag, all_flags()) or "no known version of vLLM has it"
         yield Complaint(path, f"no flag of vLLM is named `{flag}`", hint)

@@ -5,28 +5,28 @@ from collections.abc import Mapping
 
 from watchdog.model import Reason
 
-_ADDRESS = "Is the server up, and are name and port right?"
+_ADDRESS = "Is the server up, and are name and port correct?"
 _BY_REASON: Mapping[str, str] = {
     Reason.REFUSED: _ADDRESS,
-    Reason.DNS: "Is the name right, and known where this runs? In a container, localhost is the container.",
+    Reason.DNS: "Is the name correct, and does it resolve here? In a container, localhost is the container.",
     Reason.PARSE: "Is this the port of vLLM's API server, and the path /metrics?",
     Reason.EMPTY: "Is this the port of vLLM's API server, and the path /metrics?",
-    Reason.NOT_SCRAPED: "Its Prometheus says why on its page Status > Targets.",
-    Reason.NOT_SEEN: "The server may be well: look after its Prometheus.",
-    Reason.REDIRECT: "Name the address it points to as the target's url.",
+    Reason.NOT_SCRAPED: "Its Prometheus shows the reason under Status > Targets.",
+    Reason.NOT_SEEN: "The server may be fine: check its Prometheus.",
+    Reason.REDIRECT: "Use the address it points to as the target's url.",
 }
 _BY_STATUS: Mapping[str, str] = {
     "401": "Give the target's bearer_token_file, or username and password_file.",
     "403": "Give the target's bearer_token_file, or username and password_file.",
-    "404": "Is the path right? vLLM's page is at /metrics, behind a gateway often under a prefix.",
+    "404": "Is the path correct? vLLM's page is at /metrics, often with a prefix behind a gateway.",
 }
 # By what OpenSSL says; where it has expired, that says it all.
 _BY_CERTIFICATE: Mapping[str, str] = {
-    "self-signed": "Name the certificate of its issuer as the target's ca_file.",
-    "self signed": "Name the certificate of its issuer as the target's ca_file.",
-    "issuer": "Name the certificate of its issuer as the target's ca_file.",
-    "mismatch": "Ask by a name or address that its certificate holds.",
-    "not valid for": "Ask by a name or address that its certificate holds.",
+    "self-signed": "Set the target's ca_file to the certificate of its issuer.",
+    "self signed": "Set the target's ca_file to the certificate of its issuer.",
+    "issuer": "Set the target's ca_file to the certificate of its issuer.",
+    "mismatch": "Use a name or address that is in its certificate.",
+    "not valid for": "Use a name or address that is in its certificate.",
 }
 
 
@@ -38,5 +38,5 @@ def advice(reason: str, detail: str) -> str:
     if reason == Reason.TLS:
         return next((what for words, what in _BY_CERTIFICATE.items() if words in detail), "")
     if reason == Reason.TRUNCATED and detail.endswith("waiting for the answer"):
-        return "Does it want TLS? Try https://."
+        return "Does it expect TLS? Try https://."
     return _BY_REASON.get(reason, "")

@@ -70,8 +70,8 @@ Clause = Annotated[str, BeforeValidator(attrgetter("text"))]
 class EvidenceBody(Body):
     """A clause of the rule that holds, with the values that made it hold."""
 
-    clause: str = Field(description="The clause as the rule has it.")
-    values: dict[str, Number] = Field(description="Its signals and their values; null where unknown.")
+    clause: str = Field(description="The clause as written in the rule.")
+    values: dict[str, Number] = Field(description="Its signals and their values; null if unknown.")
     text: str = Field(description="The clause with its values, for people.")
 
 
@@ -80,26 +80,26 @@ class RemedyBody(Body):
 
     action: str = Field(description="What to do.")
     flag: str | None = Field(description="The launch flag to change; null for an action without one.")
-    value: str | None = Field(description="The value to give it; null where it cannot be computed.")
+    value: str | None = Field(description="The value to set; null if it cannot be computed.")
     direction: str | None = Field(description="Which way the flag moves: raise, lower, set, on, off.")
     lasting: bool = Field(
-        description="True for what keeps the trouble from coming back, false for what helps right now."
+        description="True if it keeps the trouble from coming back, false if it helps right now."
     )
     why: str = Field(description="Why it helps.")
-    price: str = Field(description="What it costs; empty where it costs nothing.")
+    price: str = Field(description="What it costs; empty if nothing.")
 
 
 class IncidentBody(Body):
     """A cause or a symptom that lasts."""
 
-    key: str = Field(description="Its identity: rule/target/model_name/engine, `-` where a part is empty.")
+    key: str = Field(description="Its key: rule/target/model_name/engine, `-` for an empty part.")
     rule: str = Field(description="The rule's id.")
     title: str = Field(description="The rule's title.")
     severity: Severity = Field(description="How bad it is.")
-    state: State = Field(description="Where it stands.")
+    state: State = Field(description="Its state.")
     unknown: bool = Field(description="True while it cannot be judged: it then neither fires nor resolves.")
     cleared: str | None = Field(
-        description=f"Since when its condition is gone while it still fires ({RFC3339}); null while it holds."
+        description=f"When its condition cleared, while it still fires ({RFC3339}); null while it holds."
     )
     closes: str | None = Field(
         description=f"When it resolves unless its condition returns ({RFC3339}); null while it holds or only stays "
@@ -107,12 +107,12 @@ class IncidentBody(Body):
     )
     labels: dict[str, str] = Field(description="What it is about: target, model_name, engine.")
     since: str | None = Field(
-        description=f"When the trouble began: of a stall its last step, else when it was first seen ({RFC3339})."
+        description=f"When the trouble began: for a stall the last step, otherwise when it was first seen ({RFC3339})."
     )
     firing_since: str | None = Field(description=f"When it began to fire ({RFC3339}).")
-    resolved_at: str | None = Field(description=f"When it was over ({RFC3339}).")
+    resolved_at: str | None = Field(description=f"When it ended ({RFC3339}).")
     cause: str = Field(description="What is wrong, in a sentence with the values.")
-    evidence: list[EvidenceBody] = Field(description="Why we think so.")
+    evidence: list[EvidenceBody] = Field(description="The evidence.")
     symptoms: list[str] = Field(description="Rules that fire because of it.")
     explained_by: list[str] = Field(description="Rules that fire and explain it.")
     remedies: list[RemedyBody] = Field(description="What to do, the best first.")
@@ -127,13 +127,13 @@ class VllmBody(Body):
     bracket: str | None = Field(description="The range of versions its metrics point to.")
     engine: str | None = Field(description="V0 or V1.")
     models: list[str] = Field(description="The models it serves.")
-    config: dict[str, str] = Field(description="Its configuration as far as its metrics tell it.")
+    config: dict[str, str] = Field(description="Its configuration as far as its metrics show it.")
 
 
 class LatencyShareBody(Body):
     """A part of the mean request."""
 
-    seconds: Number = Field(description="Mean time a request spent in it.")
+    seconds: Number = Field(description="Average time a request spent in it.")
     share: Number = Field(description="Its share of the whole request (0 to 1).")
     share_of_ttft: Number = Field(description="Its share of the time to first token; null for none.")
 
@@ -144,7 +144,7 @@ class ReadingsBody(Body):
     model_name: str = Field(description="The model; empty where the server has no such label.")
     engine: str = Field(description="The engine; empty where the server has no such label.")
     limit: str = Field(
-        description="What bounds throughput now, as the rule says that holds; none where nothing waits, else unknown."
+        description="What limits throughput now, by the rule that holds; none if nothing waits, otherwise unknown."
     )
     limit_share: Number = Field(description="The share of the window in which it did (0 to 1).")
     values: dict[str, Number] = Field(description="Readings by name, the unit in the name.")
@@ -165,7 +165,7 @@ class BlindBody(Body):
     """A rule that cannot speak now."""
 
     rule: str = Field(description="The rule's id.")
-    labels: dict[str, str] = Field(description="What it cannot say.")
+    labels: dict[str, str] = Field(description="What it cannot judge.")
     missing: list[str] = Field(description="The signals or metrics it would need.")
 
 
@@ -179,7 +179,7 @@ class FailureBody(Body):
 class MaintenanceBody(Body):
     """A time in which nobody is told of anything new."""
 
-    name: str = Field(description="What is done, as the settings say; empty where they do not.")
+    name: str = Field(description="What work is done, from the settings; empty if not given.")
     until: str | None = Field(description=f"When notifications go on ({RFC3339}).")
 
 
@@ -188,7 +188,7 @@ class PodBody(Body):
 
     name: str = Field(description="Its name.")
     namespace: str = Field(description="Its namespace.")
-    node: str = Field(description="The node it runs on; empty where it is not known.")
+    node: str = Field(description="The node it runs on; empty if unknown.")
     ready: bool = Field(description="Whether it is ready.")
     restarts: int = Field(description="Restarts of its vLLM container.")
     ended: str = Field(
@@ -196,9 +196,7 @@ class PodBody(Body):
     )
     ended_at: str | None = Field(description=f"When it ended last ({RFC3339}).")
     image: str = Field(description="The image it runs.")
-    image_before: str = Field(
-        description="What its workload ran before that; empty where no change was seen."
-    )
+    image_before: str = Field(description="The image its workload ran before; empty if no change was seen.")
     image_changed_at: str | None = Field(description=f"When the present image was first seen ({RFC3339}).")
 
 
@@ -213,20 +211,20 @@ class TargetBody(Body):
     )
     up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
     verdict: Verdict = Field(
-        description="One word for it: healthy is proven, idle and unsettled are not; recovering has cleared and closes."
+        description="The verdict: healthy is proven, idle and unsettled are not; recovering has cleared and will close."
     )
-    why: str = Field(description="What stands behind the verdict where no cause leads; empty for nothing.")
+    why: str = Field(description="The reason for the verdict if no cause leads; empty for none.")
     maintenance: MaintenanceBody | None = Field(
-        default=None, description="The window of maintenance that holds its notifications now; null for none."
+        default=None, description="The maintenance window that holds its notifications now; null for none."
     )
     watchdog: str | None = Field(
         default=None, description="The other watchdog that watches it and judges it; null for this one."
     )
     pod: PodBody | None = Field(
-        default=None, description="The pod it runs in, where Kubernetes was asked; null where it was not."
+        default=None, description="The pod it runs in, if found through Kubernetes; otherwise null."
     )
     scrape_age_seconds: float | None = Field(description="Age of the last good scrape; null without one.")
-    failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
+    failure: FailureBody | None = Field(description="Why the last scrape failed; null if it did not.")
     vllm: VllmBody = Field(description="Its vLLM: version, models, configuration.")
     lead: str | None = Field(description="The rule that leads: the cause to look at first; null for none.")
     lead_key: str | None = Field(description="The key of the incident that leads.")
@@ -238,7 +236,7 @@ class TargetBody(Body):
     )
     readings: list[ReadingsBody] = Field(description="Readings of each engine.")
     blind: list[BlindBody] = Field(description="Rules that cannot be evaluated, and the metrics they lack.")
-    notes: list[str] = Field(description="What was mended or is odd about the page.")
+    notes: list[str] = Field(description="What was repaired or is unusual about the page.")
     hints: list[str] = Field(description="What the settings could add to make the diagnosis more exact.")
 
 
@@ -257,13 +255,13 @@ class TargetStatusBody(Body):
     name: str = Field(description="Its name in the settings.")
     url: str = Field(description="Its metrics page, without user info and query values.")
     up: bool | None = Field(description="Whether the last scrape was good; null before the first.")
-    verdict: Verdict = Field(description="One word for it.")
-    scrapes: int = Field(description="Scrapes since we started.")
+    verdict: Verdict = Field(description="Its verdict.")
+    scrapes: int = Field(description="Scrapes since the watchdog started.")
     failures: dict[str, int] = Field(description="Failed scrapes by reason.")
     last_success: str | None = Field(description=f"The last good scrape ({RFC3339}).")
     scrape_seconds: Number = Field(description="How long the last scrape took.")
     samples: int = Field(description="Samples in the last page.")
-    failure: FailureBody | None = Field(description="Why the last scrape failed; null where it did not.")
+    failure: FailureBody | None = Field(description="Why the last scrape failed; null if it did not.")
 
 
 class TargetsBody(Body):
@@ -276,7 +274,7 @@ class IncidentsBody(Body):
     """Incidents, present and past."""
 
     incidents: list[IncidentBody] = Field(description="The newest first.")
-    kept: bool = Field(description="False where no store is set up: then only present ones are known.")
+    kept: bool = Field(description="False if no store is configured: then only current incidents are known.")
 
 
 class TransitionBody(Body):
@@ -293,7 +291,7 @@ class TransitionBody(Body):
 class IncidentDetailBody(Body):
     """One incident and its time line."""
 
-    incident: IncidentBody = Field(description="As it stands, or as it ended.")
+    incident: IncidentBody = Field(description="Its current or final state.")
     timeline: list[TransitionBody] = Field(description="Its changes of state, the oldest first.")
 
 
@@ -311,7 +309,7 @@ class RuleRemedyBody(Body):
     action: str = Field(description="What to do.")
     flag: str | None = Field(description="The launch flag to change; null for an action without one.")
     why: str = Field(description="Why it helps.")
-    price: Price = Field(description="What it costs; empty where it costs nothing.")
+    price: Price = Field(description="What it costs; empty if nothing.")
 
 
 class RuleBody(Body):
@@ -322,18 +320,18 @@ class RuleBody(Body):
     severity: Severity = Field(description="How bad it is.")
     scope: str = Field(description="What one finding is about: engine, target or fleet.")
     for_seconds: float = Field(description="How long it must hold before it fires.")
-    keep_firing_seconds: float = Field(description="How long it must be over before it resolves.")
+    keep_firing_seconds: float = Field(description="How long it must be clear before it resolves.")
     when: list[Clause] = Field(description="Clauses that must all hold.")
-    unless: list[Clause] = Field(description="Clauses of which none may hold.")
+    unless: list[Clause] = Field(description="Clauses that must not hold.")
     lasts_while: list[Clause] = Field(
         description="Clauses that, while all hold, keep it from being over once it fires."
     )
     where: dict[str, Clause] = Field(description="Named parts of the clauses.")
     parameters: dict[str, ParameterBody] = Field(description="Thresholds by name.")
     explains: list[str] = Field(description="Rules that become its symptoms while it fires.")
-    explained_by: list[str] = Field(description="Rules of which it is a symptom while they fire.")
+    explained_by: list[str] = Field(description="Rules that make it a symptom while they fire.")
     limit: Limit | None = Field(
-        description="What bounds throughput while it holds; null where it names nothing."
+        description="What limits throughput while it holds; null if it names nothing."
     )
     cause: str = Field(description="The sentence it says, with signal names where values go.")
     remedies: list[RuleRemedyBody] = Field(description="What it can propose.")
@@ -352,10 +350,10 @@ class MeantTargetBody(Body):
     """A target that an alert's labels mean, and what we know of it."""
 
     target: str = Field(description="Its name in the settings.")
-    verdict: Verdict = Field(description="One word for it.")
+    verdict: Verdict = Field(description="Its verdict.")
     lead: str | None = Field(description="The rule that leads; null for none.")
     cause: str = Field(description="What is wrong, in a sentence.")
-    remedy: str | None = Field(description="What to do first; null where nothing is proposed.")
+    remedy: str | None = Field(description="What to do first; null if nothing is proposed.")
     url: str | None = Field(description="Where to read more; null without web.external_url.")
 
 
@@ -393,7 +391,7 @@ class HealthBody(Body):
     """Whether we are alive, or ready."""
 
     status: str = Field(description="`ok`.")
-    notes: list[str] = Field(default_factory=list, description="What a person should know all the same.")
+    notes: list[str] = Field(default_factory=list, description="Warnings that do not make it unready.")
 
 
 class ReloadBody(Body):

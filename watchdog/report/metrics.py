@@ -1,4 +1,4 @@
-"""Our own metrics for Prometheus: made anew from the last snapshots at each scrape, so nothing dead stays."""
+"""The watchdog's own metrics for Prometheus: built from the latest snapshots at each scrape, so nothing dead stays."""
 
 import platform
 from collections import Counter
@@ -161,7 +161,9 @@ class WatchdogCollector(Collector):
             held.add((target.name,), target.name in figures.in_maintenance)
         yield held
         yield from _notifications(figures.notifications)
-        unread = Total("received_alerts_unread", "Alerts of others beyond what is read of one post.", ())
+        unread = Total(
+            "received_alerts_unread", "Received alerts left unread because their post had too many.", ()
+        )
         unread.add((), figures.alerts_unread)
         yield unread
         yield from _scrapes(snapshots)
@@ -169,7 +171,7 @@ class WatchdogCollector(Collector):
         yield from _reading_families([snapshot for snapshot in snapshots if snapshot.up])
 
     def _own(self, figures: Figures, count: int) -> Iterator[Family]:
-        info = Gauge("build_info", "Which watchdog this is.", ("version", "revision", "pythonversion"))
+        info = Gauge("build_info", "Version of the watchdog.", ("version", "revision", "pythonversion"))
         info.add((__version__, self._revision, platform.python_version()), 1)
         yield info
         rules = Gauge("rules", "Rules in use.")
@@ -178,13 +180,13 @@ class WatchdogCollector(Collector):
         targets = Gauge("targets", "Targets that are watched.")
         targets.add((), count)
         yield targets
-        successful = Gauge("config_last_reload_successful", "Whether the last reload (or start) worked.")
+        successful = Gauge("config_last_reload_successful", "Whether the last reload (or start) succeeded.")
         successful.add((), figures.reload_successful)
         yield successful
-        at = Gauge("config_last_reload_success_timestamp_seconds", "When a reload (or start) last worked.")
+        at = Gauge("config_last_reload_success_timestamp_seconds", "When a reload (or start) last succeeded.")
         at.add((), figures.reloaded_at)
         yield at
-        on_disk = Gauge("state_on_disk", "Whether incidents are kept on disk: 0 where the disk failed.")
+        on_disk = Gauge("state_on_disk", "Whether incidents are kept on disk: 0 if the disk failed.")
         on_disk.add((), figures.state_on_disk)
         yield on_disk
 
@@ -205,7 +207,7 @@ def _target_info(targets: Sequence[Target], external_url: str) -> Family:
 def _cycles(figures: Figures) -> Iterator[Family]:
     seconds = Gauge("cycle_duration_seconds", "Time from scrape to verdict in the last cycle.", ("target",))
     errors = Total("cycle_errors", "Cycles that failed inside the watchdog.", ("target",))
-    skipped = Total("skipped_cycles", "Cycles left out because the one before still ran.", ("target",))
+    skipped = Total("skipped_cycles", "Cycles skipped because the previous one still ran.", ("target",))
     for series, values in (
         (seconds, figures.cycle_seconds),
         (errors, figures.cycle_errors),
@@ -217,7 +219,7 @@ def _cycles(figures: Figures) -> Iterator[Family]:
     late = Total("late_cycles", "Cycles that began late, by half their interval or more.")
     late.add((), figures.late_cycles)
     yield late
-    canaries = Total("canaries", "Canaries of one token, by what came of them.", ("target", "outcome"))
+    canaries = Total("canaries", "Canaries of one token, by outcome.", ("target", "outcome"))
     for target, outcomes in figures.canaries.items():
         for outcome, count in outcomes.items():
             canaries.add((target, outcome), count)
@@ -226,13 +228,13 @@ def _cycles(figures: Figures) -> Iterator[Family]:
 
 def _prometheus(figures: Sequence[PrometheusFigures]) -> Iterator[Family]:
     labels = ("prometheus",)
-    up = Gauge("prometheus_up", "Whether the last look at the Prometheus gave an answer.", labels)
+    up = Gauge("prometheus_up", "Whether the last query to the Prometheus succeeded.", labels)
     seconds = Gauge(
-        "prometheus_look_duration_seconds", "From the query to the verdicts on all servers.", labels
+        "prometheus_look_duration_seconds", "Time from the query to the verdicts on all servers.", labels
     )
-    read = Total("prometheus_read_bytes", "Size of the answers.", labels)
-    failed = Total("prometheus_look_failures", "Looks that gave nothing.", labels)
-    seen = Gauge("prometheus_servers", "Servers that are watched through it.", labels)
+    read = Total("prometheus_read_bytes", "Bytes of the answers.", labels)
+    failed = Total("prometheus_look_failures", "Failed queries.", labels)
+    seen = Gauge("prometheus_servers", "Servers watched through it.", labels)
     for each in figures:
         up.add((each.name,), each.up)
         seconds.add((each.name,), each.look_seconds)
@@ -256,10 +258,10 @@ def _peers(figures: Sequence[PeerFigures]) -> Iterator[Family]:
 
 def _discovery(looks: Sequence[Looks]) -> Iterator[Family]:
     labels = ("discovery",)
-    up = Gauge("discovery_up", "Whether the last look at where servers are found was of use.", labels)
-    servers = Gauge("discovery_servers", "Servers found there, those of before while it fails.", labels)
-    failures = Total("discovery_failures", "Looks that were of no use, or only in part.", labels)
-    success = Gauge("discovery_last_success_timestamp_seconds", "When a look was last of use.", labels)
+    up = Gauge("discovery_up", "Whether the last read of the list of servers succeeded.", labels)
+    servers = Gauge("discovery_servers", "Servers found; the previous ones while reads fail.", labels)
+    failures = Total("discovery_failures", "Reads that failed, wholly or in part.", labels)
+    success = Gauge("discovery_last_success_timestamp_seconds", "When a read last succeeded.", labels)
     for each in looks:
         up.add((each.name,), each.is_well)
         servers.add((each.name,), each.servers)
@@ -270,11 +272,11 @@ def _discovery(looks: Sequence[Looks]) -> Iterator[Family]:
 
 def _notifications(statistics: Sequence[Statistics]) -> Iterator[Family]:
     labels = ("receiver",)
-    sent = Total("notifications_sent", "Alerts that the receiver took.", labels)
-    errors = Total("notifications_errors", "Alerts in posts that failed, each try counted.", labels)
-    dropped = Total("notifications_dropped", "Alerts given up unsent.", labels)
-    length = Gauge("notifications_queue_length", "Alerts that wait to be sent.", labels)
-    capacity = Gauge("notifications_queue_capacity", "Alerts that can wait at most.", labels)
+    sent = Total("notifications_sent", "Alerts that the receiver accepted.", labels)
+    errors = Total("notifications_errors", "Alerts in failed posts, each attempt counted.", labels)
+    dropped = Total("notifications_dropped", "Alerts dropped unsent.", labels)
+    length = Gauge("notifications_queue_length", "Alerts waiting to be sent.", labels)
+    capacity = Gauge("notifications_queue_capacity", "Capacity of the queue.", labels)
     for each in statistics:
         sent.add((each.receiver,), each.sent)
         errors.add((each.receiver,), each.errors)
@@ -288,18 +290,18 @@ def _scrapes(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     labels = ("target",)
     up = Gauge(
         "target_up",
-        "Whether the last scrape gave a page that could be read; none while its Prometheus is away.",
+        "Whether the last scrape returned a readable page; none while its Prometheus is away.",
         labels,
     )
     verdict = Gauge(
         "target_verdict", "1 for the verdict on the target, 0 for the others.", ("target", "verdict")
     )
-    scrapes = Total("target_scrapes", "Scrapes of the target, on our own timer.", labels)
-    failures = Total("target_scrape_failures", "Scrapes that gave nothing.", ("target", "reason"))
+    scrapes = Total("target_scrapes", "Scrapes of the target, on the watchdog's own timer.", labels)
+    failures = Total("target_scrape_failures", "Failed scrapes.", ("target", "reason"))
     took = Gauge("target_scrape_duration_seconds", "How long the last scrape took.", labels)
     samples = Gauge("target_scrape_samples", "Samples in the last page.", labels)
-    success = Gauge("target_last_success_timestamp_seconds", "When a scrape last worked.", labels)
-    errors = Total("rule_errors", "Judgements that went wrong inside a rule: a fault of ours.", labels)
+    success = Gauge("target_last_success_timestamp_seconds", "When a scrape last succeeded.", labels)
+    errors = Total("rule_errors", "Evaluations that failed inside a rule: a bug in the watchdog.", labels)
     for snapshot in snapshots:
         name = snapshot.target.name
         up.add((name,), snapshot.up if _is_seen(snapshot) else None)
@@ -327,10 +329,10 @@ def _diagnoses(snapshots: Sequence[Snapshot], fleet: Sequence[Incident], rules: 
     """
     active = Gauge(
         "diagnosis_active",
-        "1 where the rule fires, 0 for an hour after; each rule has a 0 without a target.",
+        "1 while the rule fires, 0 for an hour after; each rule has a 0 without a target.",
         _DIAGNOSIS,
     )
-    since = Gauge("diagnosis_since_timestamp_seconds", "When what fires began to fire.", _DIAGNOSIS)
+    since = Gauge("diagnosis_since_timestamp_seconds", "When the incident began to fire.", _DIAGNOSIS)
     lead = Gauge("lead", "1 for the cause to look at first.", _DIAGNOSIS)
     incidents = [incident for snapshot in snapshots for incident in snapshot.incidents] + list(fleet)
     leads = {snapshot.lead for snapshot in snapshots}
@@ -348,7 +350,7 @@ def _diagnoses(snapshots: Sequence[Snapshot], fleet: Sequence[Incident], rules: 
 
 
 def _unknown(snapshots: Sequence[Snapshot], rules: RuleSet) -> Iterator[Family]:
-    unknown = Gauge("diagnosis_unknown", "1 where the rule cannot be judged.", _RULE)
+    unknown = Gauge("diagnosis_unknown", "1 while the rule cannot be judged.", _RULE)
     ratio = Gauge(
         "target_unknown_rules_ratio", "Share of the rules that cannot be judged on the target.", ("target",)
     )
@@ -371,7 +373,7 @@ def _reading_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     """Readings of the targets that answer: a server that does not has no values, not its last ones."""
     engines = [readings for snapshot in snapshots for readings in snapshot.readings]
     families = {name: Gauge(name, text, _SUBJECT) for name, (_, text) in sorted(READINGS.items())}
-    binding = Gauge("limit_binding", "1 for the limit that bounds throughput now.", (*_SUBJECT, "limit"))
+    binding = Gauge("limit_binding", "1 for what limits throughput now.", (*_SUBJECT, "limit"))
     budget = Gauge(
         "latency_budget_seconds", "Where the average request spent its time.", (*_SUBJECT, "phase")
     )

@@ -72,7 +72,7 @@ def outlook_text(seen: Outlook, engine: str) -> str:
     found = [f"over {seconds_text(seen.seconds)}:", _pool_outlook(seen), _queue_outlook(seen)]
     if seen.replicas is not None:
         noun = "replica" if seen.replicas == 1 else "replicas"
-        found.append(f"The load wants {seen.replicas} {noun} of this kind, each at most 80% full.")
+        found.append(f"The load needs {seen.replicas} {noun} of this kind, each at most 80% full.")
     else:
         found.append("The number of replicas is unknown: KV usage was never seen.")
     name = f"engine {engine}" if engine else "load"
@@ -152,7 +152,7 @@ def _facts(sizing: Sizing) -> Iterator[tuple[str, str]]:
 
 def _weights_text(sizing: Sizing) -> str:
     if sizing.weights_bytes is None:
-        return "unknown from this config: name their size (--weights 16GB)"
+        return "unknown from this config: give their size (--weights 16GB)"
     plan = sizing.plan
     told = f"{sizing.weights_bytes / 1e9:,.1f} GB"
     sizes = [f"{each / 1e9:,.1f} GB at {bits} bits" for bits, each in _weights(sizing).items() if each]
@@ -184,7 +184,7 @@ def _pool_text(sizing: Sizing) -> str:
 def _decode_text(sizing: Sizing) -> str:
     told = f"one stream at most {sizing.ceiling_tokens_per_second:,.0f} tokens/s"
     if sizing.turning_batch is not None:
-        told += f"; from a batch of {sizing.turning_batch:,.0f} on compute binds, not bandwidth"
+        told += f"; from a batch of {sizing.turning_batch:,.0f} compute is the limit, not bandwidth"
     return told
 
 

@@ -44,7 +44,7 @@ def _of_queue(line: Line | None) -> Trend | None:
         return None
     change = now - before
     if abs(change) < max(_LEAST_REQUESTS, _LEAST_SHARE * before):
-        return Trend(Direction.STEADY, "steady: the queue stays as long as it is")
+        return Trend(Direction.STEADY, "steady: the queue is neither growing nor draining")
     pace = change / seconds
     if change > 0:
         return Trend(Direction.WORSE, f"getting worse: queue +{pace:.1f}/s")

@@ -320,7 +320,7 @@ class RulePart(_Part):
         0.0, validation_alias="for", description="How long it must hold before it fires, such as 30s."
     )
     keep_firing_seconds: Duration = Field(
-        0.0, validation_alias="keep_firing_for", description="How long it must be over before it resolves."
+        0.0, validation_alias="keep_firing_for", description="How long it must be clear before it resolves."
     )
     # Before all that may speak of them.
     parameters: dict[ParameterName, ParameterPart] = Field({}, description="Named thresholds.")
@@ -329,7 +329,7 @@ class RulePart(_Part):
     when: Annotated[tuple[Clause, ...], BeforeValidator(_not_empty)] = Field(
         description="Clauses that must all hold."
     )
-    unless: tuple[Clause, ...] = Field((), description="Clauses of which none may hold.")
+    unless: tuple[Clause, ...] = Field((), description="Clauses that must not hold.")
     lasts_while: tuple[Clause, ...] = Field(
         (),
         description="Clauses that, while all hold, keep it from being over once it fires: what it left still hurts.",

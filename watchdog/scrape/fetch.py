@@ -108,7 +108,7 @@ def _check_page(answer: Answer) -> None:
         raise RefusedError(Reason.EMPTY, "the page is empty")
     counted = "Content-Length" in headers or "Transfer-Encoding" in headers
     if not counted and not body.endswith(b"\n"):
-        raise RefusedError(Reason.TRUNCATED, "the page has no length and ends in the middle of a line")
+        raise RefusedError(Reason.TRUNCATED, "the page has no length and ends within a line")
     openmetrics = headers.get("Content-Type", "").strip().lower().startswith("application/openmetrics-text")
     if openmetrics and not body.rstrip().endswith(b"# EOF"):
         raise RefusedError(Reason.TRUNCATED, "the OpenMetrics page does not end with # EOF")

@@ -118,7 +118,7 @@ class Service:
 
     @property
     def registry(self) -> Metrics:
-        """Our own metrics."""
+        """The watchdog's own metrics."""
         return self._registry
 
     @property

@@ -242,7 +242,7 @@ class SourceWatch:
         """Ends every server of it, whose incidents end with it."""
         with self.looking:
             for name, server in self.servers.items():
-                self._drop(name, server, "its Prometheus is not watched any more")
+                self._drop(name, server, "its Prometheus is no longer watched")
 
     # A look.
 
@@ -284,7 +284,7 @@ class SourceWatch:
                 *self._source.warnings,
                 *fleet.notes,
                 *(
-                    f"{name} is scraped by the watchdog itself, and not watched twice"
+                    f"{name} is scraped directly by the watchdog, and not watched twice"
                     for name in fleet.servers.keys() - servers.keys()
                 ),
             )
@@ -332,11 +332,11 @@ class SourceWatch:
         was_shown = self.joined.last(name) is None or silent_seconds - gone_seconds < STALE_SECONDS
         left = gone is not None and was_shown
         if silent_seconds > LOST_SECONDS or (left and gone_seconds >= GONE_SECONDS):
-            self._drop(name, server, "it is no target any more" if left else "it was not scraped for an hour")
+            self._drop(name, server, "it is no longer a target" if left else "it was not scraped for an hour")
         elif left:
-            server.unseen("it is no target of its Prometheus any more")
+            server.unseen("it is no longer a target of its Prometheus")
         elif silent_seconds > UNSEEN_INTERVALS * server.interval_seconds + WAY_SECONDS:
-            server.unseen("its Prometheus does not scrape it any more")
+            server.unseen("its Prometheus no longer scrapes it")
 
     def _silent_seconds(self, name: str, at: float) -> float:
         last = self.joined.last(name)

@@ -24,9 +24,9 @@ class AppriseSettings(Section):
         description="File with one URL of Apprise, such as slack://TOKEN/#channel; read again at each message."
     )
     least_severity: Literal["warning", "critical"] = Field(
-        default="warning", description="Incidents of less are not sent here."
+        default="warning", description="Less severe incidents are not sent here."
     )
-    send_resolved: bool = Field(default=True, description="Send also when it is over.")
+    send_resolved: bool = Field(default=True, description="Also send when it ends.")
     timeout_seconds: Seconds = Field(
         default=30, ge=1, description="A message that takes longer counts as failed."
     )

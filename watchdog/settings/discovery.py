@@ -27,8 +27,8 @@ class FoundWatchSettings(WatchSettings):
         default=FOUND_START_SECONDS,
         ge=0,
         le=86_400,
-        description="How long a server that has never answered may take to its first answer before it is said to be "
-        "down: the time it needs to load its model.",
+        description="How long a new server may take to answer for the first time before it is reported as down: the "
+        "time to load its model.",
     )
 
 

@@ -15,14 +15,14 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 class MaintenanceSettings(Section):
     """A time in which nobody is told of anything new: once, or every week. Incidents are kept and shown."""
 
-    name: Line = Field(default="", max_length=200, description="What is done then; shown beside the servers.")
+    name: Line = Field(default="", max_length=200, description="What work is done; shown beside the servers.")
     targets: list[Line] = Field(
         default_factory=lambda: ["*"],
         min_length=1,
         description="Names of targets; `*` and `?` stand for others, as in `chat-*`.",
     )
     zone: Annotated[Line, AfterValidator(zone_name)] = Field(
-        default="UTC", description="Time zone of what names none, such as Europe/Berlin."
+        default="UTC", description="Time zone of times without one, such as Europe/Berlin."
     )
     start: Annotated[datetime, BeforeValidator(point_of_calendar)] | None = Field(
         default=None,

@@ -98,7 +98,8 @@ class WebSettings(Section):
     )
     port: Count = Field(default=9847, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     external_url: Url | None = Field(
-        default=None, description="How people reach us; links in alerts start with it."
+        default=None,
+        description="The address at which people reach the watchdog; links in alerts start with it.",
     )
     dashboard_url: Line = Field(
         default="",
@@ -173,7 +174,7 @@ class RuleOverrideSettings(Section):
         default=None,
         validation_alias="keep_firing_for",
         serialization_alias="keep_firing_for",
-        description="How long it must be over before it resolves; as `for`.",
+        description="How long it must be clear before it resolves; as `for`.",
     )
     severity: Severity | None = Field(default=None, description="critical, warning or info.")
     enabled: bool = Field(default=True, description="false switches the rule off.")
@@ -182,7 +183,7 @@ class RuleOverrideSettings(Section):
 
 
 class RuleSettings(Section):
-    """Which causes are looked for."""
+    """Which causes it looks for."""
 
     directories: list[Path] = Field(default_factory=list, description="Folders with your own rule files.")
     shipped: bool = Field(default=True, description="Load the rules that come with the watchdog.")
@@ -237,10 +238,10 @@ class WebhookSettings(Credentials):
     )
     url: Url = Field(description="Where to post.")
     repeat_interval_seconds: Seconds = Field(
-        default=14_400, description="Say again what still fires after this."
+        default=14_400, description="Repeat what still fires after this."
     )
     timeout_seconds: Seconds = Field(default=10, description="A post that takes longer counts as failed.")
-    send_resolved: bool = Field(default=True, description="Post also when it is over.")
+    send_resolved: bool = Field(default=True, description="Also post when it ends.")
     max_alerts: Count = Field(default=0, ge=0, description="Alerts in one post at most; 0 for no limit.")
 
     @classmethod
@@ -260,7 +261,7 @@ class ReceiverSettings(Section):
         description="Labels of an alert that name a target, each with the label of the target it equals.",
     )
     forward_url: Url | None = Field(
-        default=None, description="Send alerts on to here, with our diagnosis added."
+        default=None, description="Forward alerts to this URL, with the diagnosis added."
     )
     keep: Count = Field(default=100, gt=0, le=10_000, description="Alerts kept for display.")
 
@@ -312,8 +313,8 @@ class Settings(BaseSettings):
         description="Other watchdogs, such as sidecars: their servers are shown here too, and compared.",
     )
     scrape: ScrapeSettings = Field(default_factory=ScrapeSettings, description="How targets are read.")
-    web: WebSettings = Field(default_factory=WebSettings, description="Our own HTTP server.")
-    rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes are looked for.")
+    web: WebSettings = Field(default_factory=WebSettings, description="The watchdog's own HTTP server.")
+    rules: RuleSettings = Field(default_factory=RuleSettings, description="Which causes it looks for.")
     alertmanager: AlertmanagerSettings = Field(
         default_factory=AlertmanagerSettings, description="Alerts pushed straight to Alertmanager."
     )
@@ -328,13 +329,13 @@ class Settings(BaseSettings):
         default_factory=list, description="Times in which notifications are held."
     )
     receiver: ReceiverSettings = Field(
-        default_factory=ReceiverSettings, description="Alerts that others raised."
+        default_factory=ReceiverSettings, description="Alerts received from Alertmanager."
     )
     state: StateSettings = Field(
         default_factory=StateSettings,
-        description="What survives a restart: incidents, what was sent, and what was learnt of each server.",
+        description="What survives a restart: incidents, sent notifications, and what was learnt about each server.",
     )
-    log: LogSettings = Field(default_factory=LogSettings, description="What we print about ourselves.")
+    log: LogSettings = Field(default_factory=LogSettings, description="The watchdog's own log.")
 
     _told: tuple[str, ...] = PrivateAttr(default=())
 
@@ -476,7 +477,7 @@ def _risks(settings: Settings) -> list[str]:
     web = settings.web
     if not web.protected and not is_loopback(web.host):
         risks.append(
-            f"web.host is {web.host} and nobody has to sign in: anyone who reaches port {web.port} can read "
+            f"web.host is {web.host} and there is no authentication: anyone who reaches port {web.port} can read "
             "the diagnosis and post alerts; set web.bearer_token_file or web.username"
         )
     entries: list[Credentials] = [
@@ -518,7 +519,7 @@ def _collisions(settings: Settings) -> Iterator[str]:
     if settings.instance_targets and settings.instance in _NO_INSTANCES:
         yield (
             f"alerts look the same as those of another machine (its name is {settings.instance or 'empty'}): "
-            f"the end of one would end the other; {remedy}"
+            f"resolving one would resolve the other; {remedy}"
         )
     bare = [
         one.name

@@ -25,7 +25,7 @@ REPLICA_LABELS = frozenset(
 class PrometheusSettings(Credentials):
     """A Prometheus, or what answers its query API, that scrapes the servers already. A bare URL will do."""
 
-    url: Url = Field(description="Its base URL, such as http://prometheus:9090; what stands before /api/v1.")
+    url: Url = Field(description="Its base URL, such as http://prometheus:9090; the part before /api/v1.")
     match: Line = Field(
         default="",
         description='Matchers of the targets to read, as `job="vllm"`; every job with a vLLM where not given.',
@@ -45,7 +45,7 @@ class SourceSettings(PrometheusSettings):
         default=15,
         ge=1,
         le=300,
-        description="Pause between two looks, each one query for all servers; as they are scraped, or less.",
+        description="Pause between two queries, each for all servers; the scrape interval, or less.",
     )
     deadline_seconds: Seconds = Field(
         default=12,
@@ -54,8 +54,8 @@ class SourceSettings(PrometheusSettings):
     max_answer_bytes: Count = Field(default=64 * 1024 * 1024, gt=0, description="A longer answer is refused.")
     replica_labels: list[LabelName] = Field(
         default_factory=lambda: sorted(REPLICA_LABELS),
-        description="Labels by which a pair of Prometheus differ that scrape the same servers: each server is watched "
-        "once; an empty list watches both.",
+        description="Labels in which replicas of a Prometheus differ: each server is watched once; with an empty list, "
+        "once per replica.",
     )
 
     @classmethod

@@ -71,7 +71,7 @@ class Layer(PydanticBaseSettingsSource):
     def _put(self, path: tuple[str, ...], value: Any) -> None:
         """Takes a value, unless a text in it would harm a reader."""
         harmful = [at for at, text in _texts(value, path) if first_harmful(text) is not None]
-        self.faults += [self.fault(at, "must not hold control characters") for at in harmful]
+        self.faults += [self.fault(at, "must not contain control characters") for at in harmful]
         if not harmful:
             _put(self.values, path, value)
 

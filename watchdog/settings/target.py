@@ -44,8 +44,8 @@ class CanarySettings(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Ask for one token where nothing moves and requests may hang: at most once a minute, and never an "
-        "engine that sleeps.",
+        description="Request one token if nothing moves and requests may hang: at most once a minute, and never from "
+        "a sleeping engine.",
     )
     api_key_file: Path | None = Field(
         default=None,
@@ -67,8 +67,8 @@ class WatchSettings(Credentials):
         default=0,
         ge=0,
         le=86_400,
-        description="How long a server that has never answered may take to its first answer before it is said to be "
-        "down: the time it needs to load its model.",
+        description="How long a new server may take to answer for the first time before it is reported as down: the "
+        "time to load its model.",
     )
     expected_shared_prefix_tokens: Count | None = Field(
         default=None,
@@ -81,7 +81,7 @@ class WatchSettings(Credentials):
             "Jobs of many requests at once run here on purpose: queues, full batches and high latency are info only."
         ),
     )
-    slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Latencies you promise.")
+    slo: ObjectiveSettings = Field(default_factory=ObjectiveSettings, description="Your latency objectives.")
     gpu: Line | None = Field(
         default=None, description="GPU model, such as H100 or L40S; shown and used by remedies."
     )
@@ -94,7 +94,7 @@ class WatchSettings(Credentials):
         description="The server's launch flags, as one string, a list or a mapping.",
     )
     match_labels: dict[LabelName, Line] = Field(
-        default_factory=dict, description="Labels of incoming alerts that mean this target."
+        default_factory=dict, description="Labels of received alerts that identify this target."
     )
     labels: dict[LabelName, Line] = Field(
         default_factory=dict,
@@ -103,7 +103,7 @@ class WatchSettings(Credentials):
     )
     canary: CanarySettings = Field(
         default_factory=CanarySettings,
-        description="Whether an engine that stands still is asked for a token.",
+        description="Whether a silent engine is asked for a token.",
     )
 
     @field_validator("labels")

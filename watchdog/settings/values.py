@@ -25,7 +25,7 @@ def plain_number(value: Any) -> Any:
 def on_one_line(text: str) -> str:
     """Refuses text of more than one line and control characters."""
     if not text.isprintable():
-        raise ValueError("must not hold control characters or line breaks")
+        raise ValueError("must not contain control characters or line breaks")
     return text
 
 

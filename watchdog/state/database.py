@@ -196,7 +196,7 @@ class Database:
             except BlockingIOError:
                 if time.monotonic() >= give_up_at:
                     os.close(lock_file)
-                    raise OSError("another watchdog uses the file") from None
+                    raise OSError("another watchdog is using the file") from None
                 time.sleep(0.1)
             except OSError:
                 os.close(lock_file)
@@ -307,7 +307,7 @@ def _empty_memory() -> sqlite3.Connection:
 def _trusted(path: Path) -> sqlite3.Connection:
     """The file, checked and ready; raises Untrusted, or sqlite3.Error where it cannot be used at all."""
     if path.is_file() and not os.access(path, os.R_OK | os.W_OK):
-        raise Untrusted("it may not be read and written")
+        raise Untrusted("no permission to read and write it")
     if not path.exists():
         # What is in it is nobody's business; its log and its index get the same mode.
         path.touch(0o600)
@@ -341,7 +341,7 @@ def _check(connection: sqlite3.Connection) -> None:
         _transact(connection, _create)
         return
     if application_id != APPLICATION_ID:
-        raise Untrusted("it is a database of some other program")
+        raise Untrusted("it is another program's database")
     if version != SCHEMA_VERSION and version not in _UPGRADES:
         raise Untrusted(f"its schema is version {version}, and this program knows version {SCHEMA_VERSION}")
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -71,14 +71,14 @@ def _error(text: str) -> dict[str, Any]:
 
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: _error("A host name that is not ours."),
+    400: _error("A host name that is not allowed."),
     401: _error("Credentials are required."),
     413: _error("The request is too large."),
     414: _error("The query is too long."),
     422: _error("The request is not valid."),
     503: _error("Not now."),
 }
-_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: _error("No such thing.")}
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: _error("Not found.")}
 _TEXT_TOO: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
 }
@@ -112,7 +112,7 @@ class FleetParameters(TargetParameters):
     label: list[Annotated[str, Field(max_length=2200, pattern="^[^=]+=")]] = Field(
         default_factory=list,
         max_length=20,
-        description="Only targets with this label of their own, as `name=value`; may be given again.",
+        description="Only targets with this label, as `name=value`; may be given again.",
     )
 
     @property
@@ -140,7 +140,7 @@ class KindParameters(_Parameters):
     """How an answer is written."""
 
     format: Kind | None = Field(
-        None, description="json or html; without it a page where the caller prefers HTML, else JSON."
+        None, description="json or html; by default HTML if the caller prefers it, otherwise JSON."
     )
 
     def wants_page(self, request: Request) -> bool:
@@ -294,7 +294,7 @@ def _add_incidents(app: FastAPI, state: ServiceState, wall: Callable[[], float])
     )
     def show_incident(
         request: Request,
-        key: Annotated[str, Path(description="rule/target/model_name/engine, `-` where a part is empty.")],
+        key: Annotated[str, Path(description="rule/target/model_name/engine, `-` for an empty part.")],
         parameters: Annotated[KindParameters, Query()],
     ) -> Response:
         """As JSON; as a page where the caller prefers HTML, since links in alerts lead here."""
@@ -372,7 +372,7 @@ def _add_rules_and_targets(app: FastAPI, state: ServiceState, wall: Callable[[],
     @app.get(
         "/rules",
         response_model=RulesBody,
-        summary="The causes we know",
+        summary="The known causes",
         tags=["rules"],
         responses=_HTML_TOO,
     )
@@ -407,7 +407,7 @@ def _add_rules_and_targets(app: FastAPI, state: ServiceState, wall: Callable[[],
     @app.get(
         "/targets",
         response_model=TargetsBody,
-        summary="How the scrapes go",
+        summary="State of the scrapes",
         tags=["diagnosis"],
         responses=_HTML_TOO,
     )
@@ -455,11 +455,11 @@ def _add_health(app: FastAPI, state: ServiceState, settings: Settings) -> None:
     # Brings the error's model into the document, where the other routes refer to it.
     stalled: dict[int | str, dict[str, Any]] = {503: {"model": ErrorBody, "description": "Not now."}}
     for path in ("/healthz", "/-/healthy"):
-        app.get(path, response_model=HealthBody, responses=stalled, summary="Are we alive", tags=["health"])(
+        app.get(path, response_model=HealthBody, responses=stalled, summary="Liveness", tags=["health"])(
             healthy
         )
     for path in ("/readyz", "/-/ready"):
-        app.get(path, response_model=HealthBody, summary="Are we ready", tags=["health"])(ready)
+        app.get(path, response_model=HealthBody, summary="Readiness", tags=["health"])(ready)
 
 
 def _odd(state: ServiceState) -> Iterator[str]:
@@ -467,10 +467,10 @@ def _odd(state: ServiceState) -> Iterator[str]:
     if state.history and state.history.warning:
         yield state.history.warning
     if not state.reload_successful:
-        yield "settings or rules have changed and are refused, those of before count: the log says why"
+        yield "changed settings or rules were rejected; the old ones stay in force, and the log says why"
     yield from state.strains()
     if not state.targets():
-        yield "no servers are found yet: none of the places under `discovery` names any"
+        yield "no servers found yet by any entry under `discovery`"
 
 
 def _not_ready(state: ServiceState) -> Iterator[str]:
@@ -483,7 +483,9 @@ def _not_ready(state: ServiceState) -> Iterator[str]:
 
 
 def _add_metrics(app: FastAPI, state: ServiceState) -> None:
-    @app.get("/metrics", response_class=PlainTextResponse, summary="Our own metrics", tags=["metrics"])
+    @app.get(
+        "/metrics", response_class=PlainTextResponse, summary="The watchdog's own metrics", tags=["metrics"]
+    )
     def metrics() -> Response:
         return Response(state.registry.text(), media_type=METRICS_TYPE)
 
@@ -492,9 +494,9 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
     @app.post(
         "/-/reload",
         response_model=ReloadBody,
-        summary="Read settings and rules again",
+        summary="Reload settings and rules",
         tags=["actions"],
-        responses=_NOT_FOUND | {500: _error("The old ones stay.")},
+        responses=_NOT_FOUND | {500: _error("Invalid; the old ones stay in force.")},
         include_in_schema=settings.web.reload_endpoint,
     )
     async def reload() -> Response:
@@ -515,7 +517,7 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
         responses=_NOT_FOUND
         | {
             415: _error("Not JSON."),
-            502: _error("Not passed on."),
+            502: _error("Not forwarded."),
         },
         openapi_extra={"requestBody": _WEBHOOK},
         include_in_schema=settings.receiver.enabled,
@@ -537,7 +539,7 @@ def _add_actions(app: FastAPI, state: ServiceState, settings: Settings) -> None:
 
     @app.get(
         "/received",
-        summary="Alerts of others, with the diagnosis of when they came",
+        summary="Received alerts, with the diagnosis at the time",
         tags=["actions"],
         response_model=KeptAlertsBody,
         responses=_NOT_FOUND,
@@ -560,7 +562,7 @@ _WEBHOOK = {
                 "properties": {
                     "alerts": {
                         "type": "array",
-                        "description": f"The first {ALERTS_AT_MOST} are read, all are passed on.",
+                        "description": f"The first {ALERTS_AT_MOST} are read, all are forwarded.",
                         "items": {
                             "type": "object",
                             "required": ["labels"],
@@ -644,10 +646,10 @@ def _invalid_request(_request: Request, error: Exception) -> Response:
 
 def _parameter_fault(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
-        return "this address has no such parameter; /openapi.json lists them"
+        return "unknown query parameter; /openapi.json lists them"
     return str(fault["msg"]).replace("Input should be", "must be")
 
 
 def _unforeseen(_request: Request, _error: Exception) -> Response:
     """A bug of ours: the log has it, the caller gets no stack trace."""
-    return error_response(500, "something unforeseen went wrong; our log has the details")
+    return error_response(500, "internal error; the watchdog's log has the details")

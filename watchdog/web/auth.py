@@ -38,7 +38,7 @@ class Door:
             secrets = self._secrets()
         except (OSError, ValueError):
             # Closed, not open: a mount that is late must not let everyone in.
-            return Refusal(503, "the file with our own credentials cannot be read or is empty", "")
+            return Refusal(503, "the watchdog's credentials file cannot be read or is empty", "")
         if authorization is None:
             return Refusal(401, "credentials are required", self._challenge())
         given = _given(authorization)

@@ -86,7 +86,7 @@ class Guard:
         if not self._hosts.allows(headers.get("host", "")):
             return error_response(
                 400,
-                f"we do not answer to the name '{one_line(_host_name(headers['host']), 100)}'; "
+                f"this host name is not allowed: '{one_line(_host_name(headers['host']), 100)}'; "
                 "add it to web.allowed_hosts if it is ours",
                 "host_not_allowed",
             )

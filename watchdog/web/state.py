@@ -52,7 +52,7 @@ class ServiceState(Protocol):
 
     @property
     def registry(self) -> Metrics:
-        """Our own metrics."""
+        """The watchdog's own metrics."""
         ...
 
     @property
