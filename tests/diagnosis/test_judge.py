@@ -37,7 +37,7 @@ def test_f65_a_rule_that_fails_inside_is_unknown_and_the_others_speak() -> None:
     assert snapshot.readings[0].values["running_requests"] == 0
 
 
-@pytest.mark.parametrize("reason", set(Reason) - {Reason.NOT_SEEN})
+@pytest.mark.parametrize("reason", sorted(set(Reason) - {Reason.NOT_SEEN}))
 @pytest.mark.parametrize("status", [0, 401, 503])
 def test_whatever_a_scrape_failed_with_is_told_and_no_text_is_left_unfilled(
     reason: Reason, status: int
