@@ -1,7 +1,7 @@
 """Every signal and its PromQL mean the same: both over recordings of several versions, in a real Prometheus.
 
 Prometheus holds all recordings at once, each as an instance of its own, so that one query asks for all of them. Their
-pages are put 7.45 s apart and end at the same moment: the pages of our windows of 30 s, 15 s and ten minutes are then
+pages are put 4.95 s apart and end at the same moment: the pages of our windows of 30 s, 10 s and ten minutes are then
 those of Prometheus' ranges, whether it counts the far edge of a range in (2.x) or not (3.x).
 """
 
@@ -26,9 +26,9 @@ from watchdog.signals.catalogue import CATALOGUE, Signal, Signals
 from watchdog.signals.functions import View
 from watchdog.signals.promql import NOW, NoPromQL, Stretch
 
-SECONDS_APART = 7.45
+SECONDS_APART = 4.95
 # Ten minutes and a window before the end, so that rates over ten minutes are over all of it.
-PAGES = 86
+PAGES = 130
 # Where no count lies within the tolerance of the fewest observations that a signal asks for.
 LEFT_OUT = 2
 END = 1_700_000_000
@@ -47,7 +47,7 @@ NAMES = (
 
 TOLERANCE = 0.02
 SLACK = 1e-9
-# A share moves by what one of the five pages in a window weighs; the steps of a subquery are a second apart.
+# A share moves by what one of the pages in a window weighs; the steps of a subquery are a second apart.
 SLACK_BY_NAME = (("share_of_time", 0.21), ("seconds_since_progress", 2.0))
 
 

@@ -13,7 +13,7 @@ from watchdog.history.layout import MOST_ENGINES, Selector
 from watchdog.history.names import wanted
 from watchdog.history.span import (
     ENOUGH_REQUESTS,
-    RECENT_SECONDS,
+    RUSH_SECONDS,
     WIDEST_SECONDS,
     Span,
     life_span,
@@ -59,11 +59,11 @@ def test_a_long_gap_is_no_window() -> None:
     assert recent_span(history, ENGINE) is None
 
 
-@pytest.mark.parametrize(("interval", "frames"), [(1, 16), (5, 4), (15, 2)])
-def test_recent_is_fifteen_seconds_whatever_the_interval(interval: int, frames: int) -> None:
+@pytest.mark.parametrize(("interval", "frames"), [(1, 11), (5, 3), (15, 2)])
+def test_recent_is_ten_seconds_or_two_pages(interval: int, frames: int) -> None:
     span = recent_span(history_of((at, counting(at)) for at in range(0, 61, interval)), ENGINE)
     assert span is not None
-    assert span.seconds == 15
+    assert span.seconds == max(10, interval)
     assert len(span.frames) == frames
 
 
@@ -397,7 +397,7 @@ def test_a_rush_that_is_over_says_nothing_of_what_comes_now(rush_seconds: int) -
     rush = [200 + rush_seconds * step / 40 for step in range(40)]
     span = widened([*rush, 270.0, 290.0], 300)
     assert span is not None
-    assert span.frames[0].at >= 200 + rush_seconds - RECENT_SECONDS
+    assert span.frames[0].at >= 200 + rush_seconds - RUSH_SECONDS
     assert (span.increase(FIRST) or 0) < ENOUGH_REQUESTS + 2
 
 

@@ -105,7 +105,7 @@ def test_gauges_fold_over_the_window() -> None:
     assert value(mean_over_time(RUNNING), pages) == 4
     assert value(highest(RUNNING), pages) == 7
     assert value(lowest(RUNNING), pages) == 1
-    assert value(lowest(RUNNING, "recent"), pages) == 4
+    assert value(lowest(RUNNING, "recent"), pages) == 5
 
 
 def test_the_newest_value_is_known_from_the_first_page_on() -> None:
@@ -303,14 +303,14 @@ def test_facts_and_the_first_known() -> None:
     assert first(told("absent"), told("told")).value(view(history, told=7.0)) == 7
 
 
-def test_lately_is_the_last_fifteen_seconds() -> None:
-    stopped = {at: page(generation_tokens_total=10.0 * min(at, 20)) for at in range(0, 31, 5)}
-    assert value(increase(TOKENS), stopped) == 200
+def test_lately_is_the_last_ten_seconds() -> None:
+    stopped = {at: page(generation_tokens_total=10.0 * min(at, 25)) for at in range(0, 31, 5)}
+    assert value(increase(TOKENS), stopped) == 250
     assert value(lately(increase(TOKENS)), stopped) == 50
     assert lately(increase(TOKENS)).value(View()) is None
     asked = lately(increase(TOKENS)).query()
     assert asked is not None
-    assert "[15s]" in asked
+    assert "[10s]" in asked
     assert lately(lasting_rate(TOKENS)).query() is None
 
 

@@ -17,7 +17,7 @@ READINGS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "running_mean_requests": ("running_mean", "Average requests in the batch over the last 30 s."),
         "standing_queue_requests": (
             "waiting_recent_min",
-            "Shortest queue of the last 15 s: what never emptied.",
+            "Shortest queue of the last 10 s: what never emptied.",
         ),
         "running_requests": ("running_last", "Requests in the batch."),
         "waiting_requests": ("waiting_last", "Requests in the queue."),

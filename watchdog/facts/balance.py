@@ -32,7 +32,7 @@ STRANDED = Fact(
     "stranded_requests", "requests", "Longest standing queue while another engine has none; 0 where all have one.")
 PRESSED_POOL = Fact(
     "pressed_pool_ratio", "ratio",
-    "Of the engines on which requests wait, KV usage of the fullest, lowest of the last 15 s; 0 where none wait.")
+    "Of the engines on which requests wait, KV usage of the fullest, lowest of the last 10 s; 0 where none wait.")
 KV_USAGE_LEAST = Fact(
     "engine_kv_usage_least_ratio", "ratio", "Mean KV usage of the engine whose pool is emptiest.")
 PREEMPTED_GREATEST = Fact(

@@ -15,14 +15,16 @@ from watchdog.model import Subject
 
 # Long enough for 5 requests on a light server, short enough to name a cause within 45 s.
 NOW_SECONDS = 30.0
-# A queue that stands for 15 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
-RECENT_SECONDS = 15.0
+# A queue that stands for 10 s is no blip: healthy bursts clear in 3 to 4 s (recordings healthy-busy, -bursty).
+RECENT_SECONDS = 10.0
 _LAYOUT = attrgetter("layout")
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 
 # So many requests say what is usual now; where fewer came in the window of now it widens, up to three minutes.
 ENOUGH_REQUESTS = 10.0
+# So many within that time are a rush, a load of its own.
+RUSH_SECONDS = 15.0
 WIDEST_SECONDS = 180.0
 
 
@@ -243,15 +245,15 @@ def request_span(now: Span | None, first_tokens: Selector) -> Span | None:
 def _is_rush(now: Span, first: int, first_tokens: Selector) -> bool:
     """Whether from one frame on so many requests came within a few scrapes that they are a load of their own."""
     history = now.history
-    last = max(first + 1, bisect_right(history.times, history.times[first] + RECENT_SECONDS) - 1)
+    last = max(first + 1, bisect_right(history.times, history.times[first] + RUSH_SECONDS) - 1)
     came = now.total(history.frames[last], first_tokens) - now.total(history.frames[first], first_tokens)
     return came >= ENOUGH_REQUESTS
 
 
 def recent_span(history: History, subject: Subject) -> Span | None:
-    """The last 15 s; None until that much was seen, or where frames are so far apart that they say little.
+    """The last 10 s; None until that much was seen, or where frames are so far apart that they say little.
 
-    The frame at its far edge is taken in, so that frames 5 s apart give four and frames 15 s apart give two.
+    The frame at its far edge is taken in, so that frames 5 s apart give three and frames 15 s apart give two.
     """
     begin = _begin(history, subject)
     if begin is None:

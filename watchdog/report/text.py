@@ -32,7 +32,7 @@ _ABBREVIATIONS = {"api": "API", "kv": "KV", "ttft": "TTFT", "itl": "ITL", "e2e":
 _READING_WORDS = {
     "window_first_tokens": "first tokens in 30 s",
     "running_mean_requests": "average running",
-    "standing_queue_requests": "shortest queue in 15 s",
+    "standing_queue_requests": "shortest queue in 10 s",
     "running_requests": "running",
     "waiting_requests": "waiting",
     "seconds_since_progress": "since progress",

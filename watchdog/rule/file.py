@@ -317,7 +317,10 @@ class RulePart(_Part):
     limit: Limit | None = Field(None, description="What bounds throughput while it fires.")
     scope: Scope = Field(Scope.ENGINE, description="What is judged: an engine, a target or the fleet.")
     for_seconds: Duration = Field(
-        0.0, validation_alias="for", description="How long it must hold before it fires, such as 30s."
+        0.0,
+        validation_alias="for",
+        description="How long it must hold before it fires, such as 30s; where it is first seen, half the time since "
+        "the scrape before counts.",
     )
     keep_firing_seconds: Duration = Field(
         0.0, validation_alias="keep_firing_for", description="How long it must be clear before it resolves."

@@ -35,7 +35,7 @@ from watchdog.signals.promql import (
 class View:
     """What a formula may look at; a part is None (or absent) where too little was seen.
 
-    `window` is now, `recent` its last 15 s, `life` all remembered frames of the engine's present life. `past` looks
+    `window` is now, `recent` its last 10 s, `life` all remembered frames of the engine's present life. `past` looks
     up by name what a signal was before, `facts` holds by name what was learned beside the page. `requests` is the
     window of figures per request where it is wider than that of now, else None.
     """
@@ -173,12 +173,12 @@ def mean_over_time(selector: Selector) -> Formula:
 
 
 def highest(selector: Selector, of: str = "window") -> Formula:
-    """The highest value of a gauge in the window, in the `recent` 15 s, or in the remembered `life` (11 minutes)."""
+    """The highest value of a gauge in the window, in the `recent` 10 s, or in the remembered `life` (11 minutes)."""
     return _extreme(selector, of, max)
 
 
 def lowest(selector: Selector, of: str = "window") -> Formula:
-    """The lowest value of a gauge in the window, in the `recent` 15 s, or in the remembered `life` (11 minutes)."""
+    """The lowest value of a gauge in the window, in the `recent` 10 s, or in the remembered `life` (11 minutes)."""
     return _extreme(selector, of, min)
 
 
@@ -668,7 +668,7 @@ def widened_window_seconds() -> Formula:
 
 
 def lately(formula: Formula) -> Formula:
-    """A formula over the last 15 s in place of the window."""
+    """A formula over the last 10 s in place of the window."""
 
     def value(view: View) -> float | None:
         return None if view.recent is None else formula.value(view.over(view.recent))

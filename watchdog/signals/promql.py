@@ -31,7 +31,7 @@ class Stretch:
         return (f"[{_duration(self.length(of))}]" if of else "") + _offset(self.ago)
 
 
-NOW = Stretch(30, 15, 660)
+NOW = Stretch(30, 10, 660)
 
 
 def _duration(seconds: int) -> str:
