@@ -131,12 +131,28 @@ def test_nothing_fires_before_its_rule_held_for_its_time(
     held = 0.0
     before = NO
     firing = False
-    for truth, state in zip(given_answers, play(book(rule(wait=wait)), given_answers, interval), strict=True):
+    states = play(book(rule(wait=wait)), given_answers, interval)
+    for index, (truth, state) in enumerate(zip(given_answers, states, strict=True)):
         held = held + interval if truth is YES and before is YES else (0.0 if truth is NO else held)
         if state is State.FIRING and not firing:
             assert truth is YES
-            assert held >= wait - 1e-6
+            # Half of the time since the look before it was first seen counts, where there was one.
+            assert held + (interval / 2 if index else 0.0) >= wait - 1e-6
         firing, before = state is State.FIRING, truth
+
+
+@pytest.mark.parametrize(
+    ("interval", "answers_until_it_fires"), [(1.0, 6), (5.0, 2), (7.0, 2), (10.0, 1), (15.0, 1), (60.0, 1)]
+)
+def test_a_hold_shorter_than_half_the_pace_costs_no_scrape(
+    interval: float, answers_until_it_fires: int
+) -> None:
+    states = play(book(rule(wait=5.0)), [NO, *[YES] * 8], interval)[1:]
+    assert states.index(State.FIRING) + 1 == answers_until_it_fires
+
+
+def test_what_the_first_look_finds_has_not_held_yet() -> None:
+    assert play(book(rule(wait=5.0)), [YES, YES], 60.0) == [State.PENDING, State.FIRING]
 
 
 @pytest.mark.slow

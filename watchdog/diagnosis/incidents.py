@@ -96,6 +96,7 @@ class IncidentBook:
         self._ended: dict[Key, float] = {}
         # Ends that came with other rules, to be handed on with the next step.
         self._dropped: list[Transition] = []
+        self._looked_at: float | None = None
 
     def update(
         self, findings: Iterable[Finding], at: float, wall: float, *, readable: bool = True
@@ -109,6 +110,7 @@ class IncidentBook:
                 entry.seen_at = at
         changes = [*self._dropped, *self._take_all(findings, at, wall)]
         self._dropped.clear()
+        self._looked_at = at
         self._forget(at)
         return self._standing(changes, at)
 
@@ -267,7 +269,10 @@ class IncidentBook:
         return None
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
-        begun = _begin(key, rule, finding, wall)
+        # What holds for the first time began, for all that is known, half-way since the look before. At a scrape
+        # each 5 s that decides nothing; at one each 15 s a hold of 5 s costs no whole scrape.
+        before = at if self._looked_at is None else self._looked_at
+        begun = _begin(key, rule, finding, wall, _counted(at - before) / 2)
         self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at)
         return Transition(begun, None, wall)
 
@@ -468,7 +473,7 @@ def _completed(change: Transition, shown: dict[Key, Incident]) -> Transition:
     return replace(change, incident=incident)
 
 
-def _begin(key: Key, rule: Rule, finding: Finding, wall: float) -> Incident:
+def _begin(key: Key, rule: Rule, finding: Finding, wall: float, held_seconds: float) -> Incident:
     return Incident(
         key=key,
         title=rule.title,
@@ -480,6 +485,7 @@ def _begin(key: Key, rule: Rule, finding: Finding, wall: float) -> Incident:
         unhelpful=finding.unhelpful,
         runbook=f"docs/causes.md#{rule.id}",
         pending_since=wall,
+        held_seconds=held_seconds,
         began_at=_began_at(None, finding, wall),
     )
 
