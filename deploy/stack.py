@@ -179,7 +179,7 @@ def _tell_prometheus() -> int:
 
 
 if __name__ == "__main__":
-    # Told to end, it ends its programs as well, whoever tells it and how.
+    # On any signal to stop, it stops its programs as well.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:

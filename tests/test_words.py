@@ -37,11 +37,17 @@ NOT_SAID = re.compile(
     r"|is booked|are booked|[Bb]ooks them)\b|\b[Pp]rice: None"
 )
 LONGEST_TITLE_WORDS = 10
-DOCUMENTS = sorted(
+# Whole files: documents (CONTRIBUTING.md has the table itself), pages, and what is deployed, comments included.
+SUFFIXES = {"", ".html", ".json", ".js", ".md", ".mk", ".service", ".tmpl", ".tpl", ".txt", ".yaml", ".yml"}
+FILES = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
-    if path.name
-    not in {"CONTRIBUTING.md", "CHANGELOG.md", "causes.md", "rule-keys.md", "settings.md", "signals.md"}
+    for path in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "watchdog" / "web" / "templates").iterdir(),
+        *(ROOT / "deploy").rglob("*"),
+    )
+    if path.is_file() and path.suffix in SUFFIXES and path.name not in {"CONTRIBUTING.md", "CHANGELOG.md"}
 )
 RULES = sorted((ROOT / "rules").glob("*.yaml"))
 CLAUSES = {"when", "unless", "where", "tests", "references", "suggest", "id", "flag"}
@@ -84,9 +90,16 @@ def test_rules_are_in_the_words_of_the_field(path: Path) -> None:
     assert len(rule.get("title", "").split()) <= LONGEST_TITLE_WORDS
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documents_are_in_the_words_of_the_field(path: Path) -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_in_the_words_of_the_field(path: Path) -> None:
     assert not_said(iter(path.read_text().split("\n\n"))) == []
+
+
+def test_news_are_in_the_words_of_the_field() -> None:
+    [unreleased] = re.findall(
+        r"^## \[Unreleased\]\n(.*?)^## \[", (ROOT / "CHANGELOG.md").read_text(), re.S | re.M
+    )
+    assert not_said(iter(re.split(r"\n(?=- )", unreleased))) == []
 
 
 def test_messages_are_in_the_words_of_the_field() -> None:

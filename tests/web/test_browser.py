@@ -149,12 +149,12 @@ def test_a_refresh_keeps_focus_folds_and_scroll_and_tells_of_another_verdict(
     assert page.locator("details[open] > summary").all_inner_texts()[0].startswith("What will not help")
     assert page.evaluate("document.activeElement.textContent").startswith("Symptoms")
     assert page.evaluate("scrollY") == 300
-    assert page.locator("#told").inner_text() == ""
+    assert page.locator("#news").inner_text() == ""
     assert page.locator("#icon").get_attribute("href") == icon
     alone.service.last["chat"] = replace(snapshot("chat"), verdict=Verdict.HEALTHY, incidents=(), lead=None)
     refreshed(page)
     page.wait_for_function("document.title.startsWith('HEALTHY chat')")
-    assert page.locator("#told").inner_text() == "HEALTHY chat - vllm-watchdog"
+    assert page.locator("#news").inner_text() == "HEALTHY chat - vllm-watchdog"
     assert page.locator("#icon").get_attribute("href") != icon
     page.context.close()
 
@@ -175,7 +175,7 @@ def test_the_page_says_that_it_is_held_or_that_the_watchdog_is_gone(
     page.clock.run_for(REFRESH_SECONDS * 1000)
     page.wait_for_function("document.getElementById('fresh').textContent.startsWith('Lost contact')")
     assert fresh.inner_text() == "Lost contact with the watchdog; data is from 14:13:20 UTC"
-    assert page.locator("#told").inner_text() == fresh.inner_text()
+    assert page.locator("#news").inner_text() == fresh.inner_text()
     page.context.close()
 
 

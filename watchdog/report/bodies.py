@@ -177,7 +177,7 @@ class FailureBody(Body):
 
 
 class MaintenanceBody(Body):
-    """A time in which nobody is told of anything new."""
+    """A time in which nothing new is sent."""
 
     name: str = Field(description="What work is done, from the settings; empty if not given.")
     until: str | None = Field(description=f"When notifications go on ({RFC3339}).")
@@ -337,7 +337,7 @@ class RuleBody(Body):
     remedies: list[RuleRemedyBody] = Field(description="What it can propose.")
     unhelpful: list[str] = Field(description="What will not help.")
     false_positives: list[str] = Field(description="When it may be wrong.")
-    references: list[str] = Field(description="Where this is known from.")
+    references: list[str] = Field(description="References.")
 
 
 class RulesBody(Body):

@@ -32,7 +32,7 @@ def causes_document(rules: RuleSet) -> str:
         "Made from the rule files by `make docs`; a test keeps it in step.",
         "`vllm-watchdog rules show ID` prints one cause.",
         "`{name:format}` stands for a value that the service puts in; [signals](signals.md) explains the names.",
-        "What stands in `[ ]` is left out where a value in it is unknown.",
+        "A part in `[ ]` is left out if a value in it is unknown.",
         "",
         "| cause | severity | what it says |",
         "|---|---|---|",
@@ -104,7 +104,7 @@ def _cause_lines(rule: Rule) -> Iterator[str]:
         severity, clause = rule.raise_to
         yield f"It is {severity} where `{_flat(clause.text)}`."
     if rule.limit:
-        yield f"While it holds, `{rule.limit}` is what bounds throughput."
+        yield f"While it holds, `{rule.limit}` is what limits throughput."
     yield ""
     yield f"*What it says:* {_flat(rule.cause)}"
     yield ""
@@ -115,7 +115,7 @@ def _cause_lines(rule: Rule) -> Iterator[str]:
     yield ""
     if rule.lasts_while:
         clauses = " and ".join(f"`{_flat(clause.text)}`" for clause in rule.lasts_while)
-        yield f"Once it fires it is not over while {clauses}."
+        yield f"Once it fires it stays active while {clauses}."
         yield ""
     yield from _section("Where", (f"`{name}` is `{_flat(part.text)}`" for name, part in rule.where.items()))
     yield from _parameters(rule)

@@ -214,7 +214,7 @@ def _formats() -> Iterator[str]:
     yield "| `.0%` | of 0.75: 75% |"
     yield "| `time`, for signals whose name says seconds | of 0.038: 38 ms; of 200: 3m 20s |"
     yield ""
-    yield "A part in `[ ]` is left out where a value in it is unknown; `[[`, `]]`, `{{` and `}}` are plain brackets."
+    yield "A part in `[ ]` is left out if a value in it is unknown; `[[`, `]]`, `{{` and `}}` are plain brackets."
     yield f"Texts may also quote {', '.join(f'`{{{name}}}`' for name in sorted(TEXTS))}, which have no format."
     yield ""
     yield "## Durations"

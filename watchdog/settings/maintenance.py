@@ -13,7 +13,7 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 
 class MaintenanceSettings(Section):
-    """A time in which nobody is told of anything new: once, or every week. Incidents are kept and shown."""
+    """A time in which nothing new is sent: once, or every week. Incidents are still recorded and shown."""
 
     name: Line = Field(default="", max_length=200, description="What work is done; shown beside the servers.")
     targets: list[Line] = Field(

@@ -34,7 +34,7 @@ function hold(why) {
   if (fresh().textContent === text) return;
   fresh().textContent = text;
   fresh().classList.add("stale");
-  document.getElementById("told").textContent = text;
+  document.getElementById("news").textContent = text;
 }
 // The same link, fold or button on the new page: by what it does, and the how manieth of these it is.
 function place(of) {
@@ -65,7 +65,7 @@ function take(page) {
   fresh().replaceWith(document.adoptNode(next));
   answered = next.querySelector("time").textContent;
   document.getElementById("icon").href = page.getElementById("icon").href;
-  document.getElementById("told").textContent = document.title === page.title ? "" : page.title;
+  document.getElementById("news").textContent = document.title === page.title ? "" : page.title;
   document.title = page.title;
   swap(page.getElementById("main"));
 }
