@@ -39,7 +39,9 @@ DOCUMENTS = (
     "docs/lab.md",
     "docs/probing.md",
     "docs/sizing.md",
+    "docs/architecture.md",
     "docs/from-a-prometheus.md",
+    "docs/verdicts.md",
     "docs/upgrading.md",
 )
 # Commands of the watchdog that end by themselves and need no server; the rest is parsed.
