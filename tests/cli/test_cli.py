@@ -285,7 +285,7 @@ def test_a_live_server_is_watched_for_a_while(capsys: pytest.CaptureFixture[str]
     recording, scrapes = read(RECORDING)
     with ReplayServer(list(scrapes), begin_seconds=100) as server:
         ended = command(
-            capsys, "diagnose", server.url, "--for", "1s", "--interval", "0.2", "--format", "json"
+            capsys, "diagnose", server.url, "--for", "1s", "--interval", "200ms", "--format", "json"
         )
     body = json.loads(ended.out)
     assert (ended.code, ended.err) == (1, "")
@@ -476,6 +476,15 @@ def test_recordings_are_scored_in_a_table(
     assert re.search(r"causes named +1 of 1", ended.out)
     lines = command(capsys, "rules", "score", RECORDING, "--format", "json").out.splitlines()
     assert json.loads(lines[-1])["totals"]["named"] == 1
+
+
+@pytest.mark.parametrize("interval", ["1m", "0", "10ms", "soon"])
+def test_an_interval_that_no_scrape_keeps_is_refused(
+    interval: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = command(capsys, "diagnose", "http://127.0.0.1:1", "--interval", interval)
+    assert ended.code == 2
+    assert "--interval" in ended.err
 
 
 def test_a_label_that_no_rule_knows_is_told(

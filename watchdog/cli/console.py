@@ -19,6 +19,7 @@ from watchdog.text import duration_seconds, one_line, point_in_time
 
 # What a shell reports for a program whose reader left: 128 + SIGPIPE.
 GONE = 141
+LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.05, 20.0
 _USUAL_COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = 100, 60, 140
 # What stands at the beginning of a line: a verdict, or the severity of what is wrong among servers.
 _COLOURS = {
@@ -57,9 +58,6 @@ RulesOption = Annotated[
     list[Path] | None,
     typer.Option("--rules", metavar="DIR", help="A folder with rules of your own; may be given again."),
 ]
-IntervalOption = Annotated[
-    float, typer.Option(min=0.05, max=20, metavar="SECONDS", help="Pause between scrapes.")
-]
 
 
 def parse_form(text: str) -> Form:
@@ -78,6 +76,16 @@ def parse_duration(text: str | float) -> float:
         return duration_seconds(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} {error}") from None
+
+
+def parse_interval(text: str | float) -> float:
+    """Seconds between two scrapes, for an option: a duration from 0.05 to 20 s."""
+    seconds = parse_duration(text)
+    if not LEAST_INTERVAL_SECONDS <= seconds <= MOST_INTERVAL_SECONDS:
+        raise typer.BadParameter(
+            f"{text!r} is not between {LEAST_INTERVAL_SECONDS:g}s and {MOST_INTERVAL_SECONDS:g}s"
+        )
+    return seconds
 
 
 def parse_time(text: str | float) -> float:
@@ -101,6 +109,12 @@ ForOption = Annotated[
         metavar="DURATION",
         help="How long to watch a server; 30s if not given.",
         show_default=False,
+    ),
+]
+IntervalOption = Annotated[
+    float,
+    typer.Option(
+        "--interval", parser=parse_interval, metavar="DURATION", help="Pause between scrapes, such as 2s."
     ),
 ]
 FormOption = Annotated[
