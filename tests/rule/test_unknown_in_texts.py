@@ -99,3 +99,17 @@ def test_one_of_a_thing_is_said_in_the_singular(one: str, said: str) -> None:
 def test_what_introduces_an_unknown_value_goes_with_it(text: str, said: str) -> None:
     template = Template.read(text, {"waiting_last", "waiting_max", "running_last"})
     assert render_text(template, {"waiting_max": 7.0}.get) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("It stands still.[ Since then {waiting_last:.0f} requests wait.]", "It stands still."),
+        ("It is {kv_usage_last_ratio:.0%}[ (before {waiting_last:.0f})] now.", "It is 0% (before 0) now."),
+        ("It.[ Of {running_last:.0f} requests {waiting_last:.0f} wait.]", "It. Of 20 requests 0 wait."),
+        ("{waiting_last:.0f} requests wait.", "0 requests wait."),
+    ],
+)
+def test_an_optional_sentence_of_zeros_is_left_out(text: str, said: str) -> None:
+    values = {"waiting_last": 0.0, "kv_usage_last_ratio": 0.0, "running_last": 20.0}
+    assert render_text(Template.read(text, values), values.get) == said

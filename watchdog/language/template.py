@@ -1,11 +1,12 @@
 """Texts of a rule with values put in: `{waiting_last:.0f} requests wait[, {running_last:.0f} run]`.
 
-What stands in square brackets is left out where a value in it is unknown. `[[` and `]]` are plain brackets. Elsewhere
+What stands in square brackets is left out where a value in it is unknown, and a sentence there where all its values are
+zero: it would say that nothing happened. `[[` and `]]` are plain brackets. Elsewhere
 what holds an unknown value is left out as a reader would do it: an aside in brackets, a clause, a sentence.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from string import Formatter
 from typing import NamedTuple, Self
 
@@ -25,6 +26,7 @@ _BRACKET = re.compile(r"\{\{|\{[^}]*\}|\[\[|\]\]|\[|\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Stands for an unknown value until what holds it is left out; nothing that is shown has such a character.
 _UNKNOWN = "\0"
+_ZERO = re.compile(r"0(?:\.0+)?%?")
 _ASIDE = re.compile(rf" ?\([^()]*{_UNKNOWN}[^()]*\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=\S)")
 # What stands in an aside joins no clauses.
@@ -120,12 +122,20 @@ def render_text(
     pieces = []
     for section in template.sections:
         shown = [_shown(part, template, lookup, value, texts) for part in section.parts]
-        if section.is_optional and None in shown:
+        if section.is_optional and (None in shown or _is_of_nothing(section, shown)):
             continue
         for part, text in zip(section.parts, shown, strict=True):
             pieces += [part.literal, _UNKNOWN if text is None else text]
     whole = "".join(pieces)
     return _counted(_without_unknown(whole) if _UNKNOWN in whole else whole)
+
+
+def _is_of_nothing(section: Section, shown: Sequence[str | None]) -> bool:
+    """Whether it is a whole sentence, and each value in it is zero."""
+    first, last = section.parts[0].literal.lstrip(), section.parts[-1].literal.rstrip()
+    values = [text for part, text in zip(section.parts, shown, strict=True) if part.name]
+    is_sentence = first[:1].isupper() and last.endswith(".")
+    return is_sentence and bool(values) and all(_ZERO.fullmatch(text or "") for text in values)
 
 
 def _counted(text: str) -> str:
