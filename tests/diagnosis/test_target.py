@@ -193,6 +193,20 @@ def test_a_cause_may_quote_the_failure_the_last_words_the_blind_rules_and_the_ve
     assert one.observe(scrape(15.0, text(0))).incidents[0].cause.startswith("none | made (2 times) |")
 
 
+def test_what_fired_before_a_restart_is_not_that_the_server_was_away(tmp_path: Path) -> None:
+    away = RULE.format(
+        id="away", when="failed_scrapes > 0", scope="target", severity="critical", wait="0s", cause="away"
+    )
+    (tmp_path / "away.yaml").write_text(away)
+    one = of(rules(tmp_path, when="vllm_seen >= 0", scope="target", cause="before: {last_words}"))
+    one.observe(scrape(0.0, text(100)))
+    down = one.observe(failed(5.0))
+    assert down.lead is not None
+    assert down.lead.rule == "away"
+    back = one.observe(scrape(10.0, text(1)))
+    assert [each.cause for each in back.incidents if each.key.rule == "made"] == ["before: made"]
+
+
 def test_blind_rules_are_named_with_what_they_miss(tmp_path: Path) -> None:
     made = rules(tmp_path, when="itl_p50_seconds > 1")
     snapshot = of(made).observe(scrape(0.0, text(0)))

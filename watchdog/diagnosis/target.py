@@ -56,6 +56,10 @@ Listener = Callable[[Scope, Case, Callable[[str], bool]], None]
 """Somebody who hears of each subject once it is judged, and may ask whether a metric is on the page."""
 
 
+# What fired before a restart where nothing did.
+NOTHING = "nothing"
+
+
 @dataclass(slots=True)
 class _Found:
     """What one step found before it becomes incidents."""
@@ -100,6 +104,7 @@ class TargetDiagnosis:
         self._book = IncidentBook(rules)
         self._inherited = Inherited()
         self._standing = Standing()
+        self._led_on_last_page = NOTHING
         self._restarted: tuple[Subject, ...] = ()
         self._at = self._wall = 0.0
 
@@ -162,6 +167,9 @@ class TargetDiagnosis:
         self._standing = self._book.update(
             found.findings, scrape.at, scrape.wall, readable=taken.page is not None
         )
+        if taken.page is not None:
+            # While it is away all that fires is that it is away; what is worth keeping fired before.
+            self._led_on_last_page = self._standing.lead.rule if self._standing.lead else NOTHING
         self._inherited.end(
             each.incident.key for each in self._standing.transitions if each.incident.state is State.RESOLVED
         )
@@ -207,8 +215,7 @@ class TargetDiagnosis:
 
     def _begin_again(self, resets: tuple[Reset, ...], at: float, was_away: bool) -> None:
         """What engines that restarted leave behind."""
-        lead = self._standing.lead
-        self._restarts.note(resets, at, was_away, lead.rule if lead else "nothing")
+        self._restarts.note(resets, at, was_away, self._led_on_last_page)
         if resets:
             self._host_memory.begin_again()
             self._gauge_ranges.begin_again()
