@@ -33,6 +33,8 @@ class Engine:
     timings: dict[str, float] | None = None
     ollama: dict[str, int] | None = None
     ever: int = 1000
+    tokens_a_word: int = 1
+    longest_prompt: int = 1_000_000
     bodies: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, str]] = field(default_factory=list)
     seen: list[list[str]] = field(default_factory=list)
@@ -144,7 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.closing.wait(60)
             return
         prompt = asked.get("prompt") or asked["messages"][0]["content"]
-        words = prompt.split()
+        words = [word for word in prompt.split() for _ in range(engine.tokens_a_word)]
+        if len(words) > engine.longest_prompt:
+            self._whole(b'{"error": {"message": "the prompt is too long"}}', 400)
+            return
         cached = engine.cached(words)
         self.server.closing.wait(engine.prefill_seconds_per_token * (len(words) - cached))
         engine.add("tokens", asked["max_tokens"])

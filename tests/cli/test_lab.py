@@ -9,7 +9,8 @@ from tests.commands import command
 from tests.openai_server import Engine, OpenAIServer
 from tests.probe.test_lab import GUIDELLM, VLLM_BENCH
 from watchdog.probe.completion import MARK
-from watchdog.probe.exercises import plan_of
+from watchdog.probe.exercises import plan_of, sweep_said
+from watchdog.probe.knee import Step
 from watchdog.scrape.recording import read
 
 
@@ -92,3 +93,30 @@ def test_every_file_that_is_none_is_named(tmp_path: Path, capsys: pytest.Capture
     assert "b.json" in ended.err
     (tmp_path / "a.json").write_text("no")
     assert command(capsys, "lab", "read", tmp_path / "a.json").code == 2
+
+
+def test_a_long_prompt_that_the_server_refuses_is_not_said_to_disturb_nobody(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with OpenAIServer(Engine(longest_prompt=1000)) as server:
+        ended = command(capsys, "lab", "jitter", server.url, "--yes", "--long", "2000")
+    assert ended.code == 2
+    assert "2 of 6 requests have no answer" in ended.out
+    assert "does not disturb" not in ended.out
+
+
+@pytest.mark.parametrize("tokens_a_word", [1, 3])
+def test_a_prompt_is_as_long_as_the_plan_says_whatever_the_tokenizer(
+    tokens_a_word: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Engine(tokens_a_word=tokens_a_word)
+    with OpenAIServer(engine) as server:
+        ended = command(capsys, "lab", "jitter", server.url, "--yes", "--long", "600")
+    assert ended.code == 0, ended
+    longest = max(len(each["prompt"].split()) for each in engine.bodies)
+    assert longest * tokens_a_word == pytest.approx(600, rel=0.05)
+    assert engine.counted["prompt"] + engine.counted["tokens"] <= plan_of("jitter", long_tokens=600).tokens
+
+
+def test_a_sweep_counts_one_stream_as_one() -> None:
+    assert "at 1 stream," in sweep_said([Step(1, 4, 70.0), Step(2, 6, 72.0)], None)[0]

@@ -89,6 +89,10 @@ def test_results_of_vllm_bench_serve() -> None:
     # Without a limit the streams at once follow from rate and time.
     [open_loop] = steps_of(VLLM_BENCH | {"max_concurrency": None, "mean_e2el_ms": 2000.0})
     assert open_loop.concurrency == 10.0
+    # Its default leaves the whole time out: 0.12 s and 127 gaps of 10 ms, 5 a second.
+    plain = VLLM_BENCH | {"max_concurrency": None, "mean_tpot_ms": 10.0, "total_output_tokens": 12_800}
+    [without] = steps_of(plain)
+    assert without.concurrency == pytest.approx(5 * (0.12 + 1.27))
 
 
 def test_results_of_guidellm() -> None:

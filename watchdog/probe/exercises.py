@@ -18,6 +18,8 @@ PREFIX_REQUESTS, PREFIX_TOKENS, PREFIX_TAIL_TOKENS, PREFIX_OUTPUT_TOKENS = 8, 10
 PREFIX_AT_ONCE = 4
 JITTER_STREAMS, JITTER_TOKENS = 4, 96
 SWEEP_REQUESTS_A_STREAM, SWEEP_PROMPT_TOKENS, SWEEP_OUTPUT_TOKENS = 3, 200, 64
+# So many words are asked first, to learn how many tokens a word is to this server.
+LEARNING_WORDS, LEARNING_TOKENS = 60, 200
 # Of a prefix that is found the first token comes this much earlier, or what is found is not worth its while.
 _WORTH = 0.7
 
@@ -32,7 +34,10 @@ class Plan(NamedTuple):
 
 @dataclass(slots=True)
 class Exercise:
-    """What an exercise showed: bars, what they mean, and all figures for a report."""
+    """What an exercise showed: bars, what they mean, and all figures for a report.
+
+    `is_measured` is false where what it is about has no answer.
+    """
 
     name: str
     title: str
@@ -40,6 +45,7 @@ class Exercise:
     said: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    is_measured: bool = True
 
 
 class Bench:
@@ -58,9 +64,11 @@ class Bench:
         self._page = page
         self._limit = limit
         self._chance = random.Random(seed)  # noqa: S311 - words of a prompt, no secret
+        self._tokens_a_word = 1.0
 
     def prefix(self) -> Exercise:
         """Two rounds with one head, and two whose head changes: hits and first tokens of each."""
+        self._learn_words()
         found = Exercise("prefix", "Mean time to first token with a shared prefix")
         stable = self._words(PREFIX_TOKENS)
         for name, changing in (("stable head", False), ("changed head", True)):
@@ -79,6 +87,7 @@ class Bench:
 
     def jitter(self, long_tokens: int, earlier: dict[str, Any] | None = None) -> Exercise:
         """Streams alone, and streams while a long prompt is computed; beside an earlier report where there is one."""
+        self._learn_words()
         found = Exercise("jitter", "Gaps of streams beside a long prompt")
         calm = self._crew.run([self._ask(50, JITTER_TOKENS) for _ in range(JITTER_STREAMS)], JITTER_STREAMS)
         mixed = [self._ask(50, JITTER_TOKENS) for _ in range(JITTER_STREAMS)]
@@ -92,13 +101,22 @@ class Bench:
             for what in ("median", "p99", "longest"):
                 value = figures[f"{what}_seconds"] or 0.0
                 found.bars.append(Bar(f"{name}, {what}", value, seconds_text(value)))
-        found.said.append(_jitter_said(found.figures, long_tokens))
+        if disturbed.failures:
+            found.is_measured = False
+            found.said.append(
+                f"{len(disturbed.failures)} of {len(mixed)} requests have no answer, so what a long prompt does "
+                "was not measured. Where the server takes no prompt of that length, ask with a smaller --long."
+            )
+            return found
+        longest = max((each.prompt_tokens or 0 for each in disturbed.answers), default=0)
+        found.said.append(_jitter_said(found.figures, longest or long_tokens))
         if earlier:
             found.said.append(_compared(earlier, found.figures))
         return found
 
     def sweep(self, most: int) -> Exercise:
         """One, two, four and more streams at once, until throughput stops growing or `most` is reached."""
+        self._learn_words()
         found = Exercise("sweep", "Output tokens a second by streams at once")
         steps: list[Step] = []
         concurrency = 1
@@ -114,6 +132,12 @@ class Bench:
         found.figures["steps"] = [_step_figures(each) for each in steps]
         found.said += sweep_said(steps, SWEEP_PROMPT_TOKENS)
         return found
+
+    def _learn_words(self) -> None:
+        """Asks once how many tokens a word is; one, where the server counts none."""
+        learnt = self._crew.run([self._with(words_of(self._chance, LEARNING_WORDS), 1)], 1)
+        tokens = learnt.answers[0].prompt_tokens
+        self._tokens_a_word = tokens / LEARNING_WORDS if tokens else 1.0
 
     def _step(self, concurrency: int) -> tuple[Step, list[str]]:
         requests = max(4, concurrency * SWEEP_REQUESTS_A_STREAM)
@@ -150,30 +174,33 @@ class Bench:
         return Question(asked.model, prompt, output_tokens, asked.chat, asked.ignore_eos)
 
     def _words(self, tokens: int) -> str:
-        return words_of(self._chance, tokens)
+        return words_of(self._chance, tokens / self._tokens_a_word)
 
 
 def plan_of(name: str, most: int = 64, long_tokens: int = 4000) -> Plan:
-    """What the exercise of that name asks at most."""
+    """What the exercise of that name asks at most, with the one request that learns how many tokens a word is."""
     if name == "prefix":
         each = 20 + PREFIX_TOKENS + PREFIX_TAIL_TOKENS + PREFIX_OUTPUT_TOKENS
         count = 4 * PREFIX_REQUESTS
         return Plan(
-            count, count * each, f"four rounds of {PREFIX_REQUESTS} requests, {PREFIX_AT_ONCE} at once"
+            1 + count,
+            LEARNING_TOKENS + count * each,
+            f"four rounds of {PREFIX_REQUESTS} requests, {PREFIX_AT_ONCE} at once",
         )
     if name == "jitter":
         streams = 2 * JITTER_STREAMS
         tokens = streams * (50 + JITTER_TOKENS) + 2 * (long_tokens + 1)
         return Plan(
-            streams + 2, tokens, f"{JITTER_STREAMS} streams alone, then beside {long_tokens:,} tokens twice"
+            1 + streams + 2,
+            LEARNING_TOKENS + tokens,
+            f"{JITTER_STREAMS} streams alone, then beside {long_tokens:,} tokens twice",
         )
     count, concurrency = 0, 1
     while concurrency <= most:
         count += max(4, concurrency * SWEEP_REQUESTS_A_STREAM)
         concurrency *= 2
-    return Plan(
-        count, count * (SWEEP_PROMPT_TOKENS + SWEEP_OUTPUT_TOKENS), f"1, 2, 4 ... {most} streams at once"
-    )
+    tokens = count * (SWEEP_PROMPT_TOKENS + SWEEP_OUTPUT_TOKENS)
+    return Plan(1 + count, LEARNING_TOKENS + tokens, f"1, 2, 4 ... {most} streams at once")
 
 
 def sweep_said(steps: list[Step], prompt_tokens: float | None) -> list[str]:
@@ -183,11 +210,9 @@ def sweep_said(steps: list[Step], prompt_tokens: float | None) -> list[str]:
         return ["Nothing was measured."]
     at = found.step
     if not found.reached:
-        return [
-            f"The knee was not reached at {at.concurrency:.0f} streams: {at.tokens_per_second:,.0f} tokens/s."
-        ]
+        return [f"The knee was not reached at {_streams(at)}: {at.tokens_per_second:,.0f} tokens/s."]
     worth = "twice as many give under 15% more tokens and longer waits"
-    said = [f"The knee is at {at.concurrency:.0f} streams, {at.tokens_per_second:,.0f} tokens/s: {worth}."]
+    said = [f"The knee is at {_streams(at)}, {at.tokens_per_second:,.0f} tokens/s: {worth}."]
     if at.limit != "unknown":
         said.append(f"What limits throughput there: {at.limit}.")
     flags = [f"--max-num-seqs {found.max_num_seqs}"] if found.max_num_seqs else []
@@ -195,6 +220,10 @@ def sweep_said(steps: list[Step], prompt_tokens: float | None) -> list[str]:
     if flags:
         said.append(f"To match: {' '.join(flags)}.")
     return said
+
+
+def _streams(step: Step) -> str:
+    return "1 stream" if f"{step.concurrency:.0f}" == "1" else f"{step.concurrency:.0f} streams"
 
 
 def _hit_ratio(before: Counts | None, after: Counts | None, seen: Round) -> float | None:
