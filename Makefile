@@ -9,7 +9,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check quick coverage compatible bench bench-scale bench-prometheus figures exported-rules soak weeks docs clean
+.PHONY: help run test check quick coverage compatible bench bench-scale bench-prometheus figures exported-rules soak weeks e2e docs clean
 
 # The rooms that touch nothing but their arguments, and what they stand on.
 CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings signals test_architecture.py \
@@ -72,6 +72,9 @@ soak: .venv/.develops ## 10,000 cycles on a fake clock: memory, open files, thre
 
 weeks: .venv/.develops ## days of simulated servers: what is named, how soon, and what is false (SEEDS="1 2 3")
 	$(BIN)/python -m tests.lives.weeks $(if $(SEEDS),--seeds $(SEEDS))
+
+e2e: .venv/.develops system-tools ## real vLLM servers on this CPU: 4 GB and half an hour (SCENES="python pool" PLACE=/tmp/e2e)
+	$(BIN)/python -m tests.e2e $(SCENES) $(if $(PLACE),--place "$(PLACE)")
 
 docs: .venv/.runs ## make the generated pages in docs/ again: causes, signals, rule keys, settings
 	$(BIN)/python -m watchdog.rule.docs docs
