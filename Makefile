@@ -24,7 +24,7 @@ EDGES := $(addprefix tests/,cli notify report scrape service state test_entries.
 	$(filter-out %/test_openapi.py %/test_browser.py,$(wildcard tests/web/test_*.py))
 
 help: ## say what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/'
 
 run: .venv/.runs ## watch TARGET=http://host:8000/metrics, or without TARGET the embedded demo
 ifeq ($(strip $(TARGET)),)
