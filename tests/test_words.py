@@ -17,17 +17,19 @@ COMMAND = re.compile(
 )
 
 
-def first_words() -> Iterator[tuple[str, str]]:
-    """The place and the first word of each docstring of a function or class."""
+def docstrings() -> Iterator[tuple[str, str]]:
+    """The place and the text of each docstring of a module, function or class."""
     for path in sorted((ROOT / "watchdog").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                words = (ast.get_docstring(node) or "").split()
-                yield f"{path.relative_to(ROOT)}:{node.name}", words[0] if words else ""
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = getattr(node, "name", "")
+                yield f"{path.relative_to(ROOT)}:{name}", ast.get_docstring(node) or ""
 
 
 def test_docstrings_describe_and_do_not_command() -> None:
-    assert [place for place, word in first_words() if COMMAND.fullmatch(word)] == []
+    # A module is called after what is in it, such as "Open files".
+    first = ((place, text.split()[:1]) for place, text in docstrings() if not place.endswith(":"))
+    assert [place for place, words in first if COMMAND.fullmatch("".join(words))] == []
 
 
 # The middle column of the table in CONTRIBUTING.md.
@@ -81,6 +83,11 @@ def messages(path: Path) -> Iterator[str]:
 
 def not_said(texts: Iterator[str]) -> list[str]:
     return [f"{found.group()}: {text[:100]}" for text in texts if (found := NOT_SAID.search(text))]
+
+
+def test_docstrings_are_in_the_words_of_the_field() -> None:
+    # A name in code marks is a name.
+    assert not_said(re.sub("`[^`]*`", "", text) for _, text in docstrings()) == []
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 class WatchdogError(Exception):
-    """Root of all errors that are told to a person without a stack trace."""
+    """Root of all errors that a person sees without a stack trace."""
 
 
 class ConfigError(WatchdogError):

@@ -145,7 +145,7 @@ class Objectives:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the owner told us about a server; all optional, nothing is guessed in its place.
+    """What the settings say about a server; all optional, nothing is guessed in its place.
 
     `vllm_args` maps a launch flag (`--max-num-seqs`) to its value ("" for a bare flag).
     """
@@ -231,7 +231,7 @@ class Scrape:
     """One attempt to read a page. Exactly one of `body` (non-empty) and `failure` carries the outcome.
 
     `at` is monotonic (arithmetic), `wall` is unix time (display); `status` is 0 where nothing answered.
-    `load` is what `GET /load` told beside the page, in requests; None where it was not asked or did not answer.
+    `load` is what `GET /load` said beside the page, in requests; None where it was not asked or did not answer.
     `canary` is what the canary had seen by then, where one is sent.
     """
 
@@ -463,7 +463,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class BlindRule:
-    """A rule that cannot speak of a subject now, and the metrics it would need."""
+    """A rule that cannot be evaluated for a subject now, and the metrics it lacks."""
 
     rule: str
     subject: Subject
@@ -472,7 +472,7 @@ class BlindRule:
 
 @dataclass(frozen=True, slots=True)
 class LatencyShare:
-    """A part of the mean request: its seconds, its share of the whole and of time to first token (None: none)."""
+    """A part of the average request: its seconds, its share of the whole and of time to first token (None: none)."""
 
     seconds: float
     share: float
@@ -495,7 +495,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class VllmIdentity:
-    """What is known of the server's vLLM: `version` as told, else `bracket` from its metrics page."""
+    """What is known of the server's vLLM: `version` as reported, else `bracket` from its metrics page."""
 
     version: str | None = None
     bracket: str | None = None

@@ -170,7 +170,7 @@ def number_text(value: float | None) -> str:
 
 
 def quantity_text(name: str, value: float | None) -> str:
-    """The value of a signal or reading as people say it, with the unit that its name tells."""
+    """The value of a signal or reading as people say it, with the unit in its name."""
     if value is None or not math.isfinite(value):
         return "unknown"
     return bound_mark(value) + _with_unit(without_comparison(name), float(value))

@@ -1,4 +1,4 @@
-"""What an assistant is told: short texts about servers, incidents, rules and recordings; it can change nothing."""
+"""What an assistant reads: short texts about servers, incidents, rules and recordings; it can change nothing."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`vllm-watchdog hints`: what the settings could say of each server, so that more can be told of it."""
+"""`vllm-watchdog hints`: settings that would make the diagnosis of each server more exact."""
 
 import textwrap
 from typing import Annotated

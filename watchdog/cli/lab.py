@@ -203,7 +203,7 @@ class _Watching:
         self._limits.update(each.limit for each in snapshot.readings if each.limit != "unknown")
 
     def limit(self) -> str:
-        """What bound most often since this was asked before; "unknown" where no page told."""
+        """What limited throughput most often since the last call; "unknown" if no page showed it."""
         [(found, _), *_] = self._limits.most_common(1) or [("unknown", 0)]
         self._limits.clear()
         return found

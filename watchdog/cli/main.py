@@ -1,4 +1,4 @@
-"""`vllm-watchdog`: finds the command's file, tells errors in a sentence, and keeps the exit codes."""
+"""`vllm-watchdog`: finds the command's file, prints errors as one sentence, and keeps the exit codes."""
 
 import importlib
 import inspect
@@ -58,7 +58,7 @@ class Commands(TyperGroup):
             self._is_list_only = False
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first word names; a typo is told with the name that was meant."""
+        """The command that the first word names; a typo is reported with the name that was meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from watchdog.text import nearest  # noqa: PLC0415 - help does without it
 

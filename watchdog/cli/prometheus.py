@@ -115,7 +115,7 @@ def _with_options(
     times: Mapping[str, tuple[object, object]],
     made: Callable[..., object],
 ) -> Callable[..., None]:
-    """The same options for each command that reads a Prometheus, told once."""
+    """The same options for each command that reads a Prometheus, declared once."""
     options = {**_OPTIONS, **times}
     signature = inspect.signature(command)
     kept = [each for each in signature.parameters.values() if each.name != "prometheus"]

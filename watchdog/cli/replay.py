@@ -77,7 +77,7 @@ def replay_command(
 def replay_file(file: Path, interval_seconds: float | None, rules: RuleSet) -> tuple[Recording, Replay]:
     """One recording through the pipeline; raises RecordingError where it cannot be read.
 
-    One that breaks off is told of, and has only the phases that are in it whole.
+    One that breaks off is reported, and has only the phases that are in it whole.
     """
     cuts: list[str] = []
     recording, scrapes = read(file, cuts.append)

@@ -1,4 +1,4 @@
-"""`vllm-watchdog serve`: watches servers until it is told to stop."""
+"""`vllm-watchdog serve`: watches servers until it is stopped."""
 
 import logging
 import os

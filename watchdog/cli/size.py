@@ -182,7 +182,7 @@ class _Live:
             self.cache_dtype = snapshot.vllm.config.get("cache_dtype") or self.cache_dtype
 
     def number(self, name: str) -> float | None:
-        """A signal as the last page had it, of the first engine that tells it."""
+        """A signal as the last page had it, of the first engine that has it."""
         known = (end.get(name) for end in self._ends.values())
         return next((each for each in known if each is not None), None)
 

@@ -28,7 +28,7 @@ _LEAST_ADDED = 4
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who answers: the URL that is asked, and the version it told (None: not yet)."""
+    """Who answers: the URL that is asked, and the version it reported (None: not yet)."""
 
     url: str
     version: str | None
@@ -98,7 +98,7 @@ class Engines:
     def pasts(
         self, server: Server, at: float, wall: float, *, everything: bool = False
     ) -> Iterator[EnginePast]:
-        """The past of each engine that has grown by enough to be kept anew, or at all where `everything` is wanted.
+        """The past of each engine that has grown by enough to be saved again, or at all where `everything` is wanted.
 
         An onset is kept at once: what was before it is what a process that starts in its middle needs.
         """

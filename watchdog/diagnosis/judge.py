@@ -152,7 +152,7 @@ def _cause(rule: Rule, lookup: Lookup, texts: Mapping[str, str]) -> str:
 
 
 def blind_rules(findings: Iterable[Finding], on_page: Callable[[str], bool]) -> Iterator[BlindRule]:
-    """The rules that are unknown because the page lacks a metric, not merely for want of history or traffic."""
+    """The rules that are unknown because the page lacks a metric, not merely for lack of history or traffic."""
     for finding in findings:
         if finding.truth is not Truth.UNKNOWN:
             continue

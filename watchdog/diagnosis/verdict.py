@@ -35,9 +35,9 @@ class Proof:
     """What the page shows of one engine's health.
 
     `seen_seconds` is how much of the window of now was seen. `moves` is whether a step ended or a token was counted in
-    it, None where no counter tells; `still_seconds` since when none did. `in_flight` is how many requests run or wait
-    on the newest page or, if more, were taken by the API server; None where that is unknown. `doubt` is what users may
-    feel of it, in words, empty for nothing.
+    it, None where no counter shows it; `still_seconds` since when none did. `in_flight` is how many requests run or
+    wait on the newest page or, if more, were taken by the API server; None where that is unknown. `doubt` is what users
+    may feel of it, in words, empty for nothing.
     """
 
     seen_seconds: float = 0.0

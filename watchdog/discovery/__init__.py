@@ -1,1 +1,1 @@
-"""Which servers there are to watch where they come and go: read, kept while nobody can say, told where it fails."""
+"""Which servers there are to watch where they come and go: found, and kept while a list cannot be read."""

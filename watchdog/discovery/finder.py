@@ -30,10 +30,10 @@ class Said(NamedTuple):
 
 
 class Finder(ABC):
-    """Looks in a thread of its own, every `refresh_seconds` and when it is told to hurry.
+    """Looks in a thread of its own, every `refresh_seconds`, and at once on request.
 
     `found` are the servers as last said, at first those of an earlier life; `answered` whether a look has ended, well
-    or badly. An answer that is bad, or empty where there were servers, changes nothing and is told.
+    or badly. An answer that is bad, or empty where there were servers, changes nothing and is reported.
     """
 
     def __init__(self, settings: FindSettings, refresh_seconds: float, ledger: Ledger) -> None:
@@ -142,7 +142,7 @@ class Finder(ABC):
 
 
 class AskingFinder(Finder):
-    """A finder that asks anew at each look."""
+    """A finder that reads the whole list each time."""
 
     @abstractmethod
     def find(self) -> Said:

@@ -1,4 +1,4 @@
-"""One pod as the Kubernetes API tells it: whether its server is to be watched, and what is known of it."""
+"""One pod as the Kubernetes API reports it: whether its server is to be watched, and what is known of it."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _OVER = frozenset({"Succeeded", "Failed"})
 
 
 def identity(told: Told) -> str:
-    """What tells it from every other pod, also from the next of its name."""
+    """Its identity among all pods, also against the next pod of its name."""
     return str(told["metadata"]["uid"])
 
 

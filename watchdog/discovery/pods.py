@@ -366,7 +366,7 @@ def _metadata(told: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_pod(told: object) -> bool:
-    """Whether it has what tells one pod from another."""
+    """Whether it has what identifies a pod."""
     metadata = _metadata(told) if isinstance(told, dict) else {}
     return isinstance(metadata.get("uid"), str) and isinstance(metadata.get("name"), str)
 

@@ -1,4 +1,4 @@
-"""What a model's config.json tells of its memory: the KV cache of a token, and the weights.
+"""What a model's config.json says about its memory: the KV cache of a token, and the weights.
 
 Names of fields are those of the `transformers` library; what follows from them is how vLLM lays the cache out.
 """

@@ -74,7 +74,7 @@ class Load:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """What it worked off: prompts where they are known, and output."""
+        """What it processed: prompts where they are known, and output."""
         output, prompts = self.generation_tokens_per_second, self.prompt_tokens_per_second
         return None if output is None else output + (prompts or 0.0)
 

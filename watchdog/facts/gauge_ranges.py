@@ -38,7 +38,7 @@ class GaugeRanges:
     """Looks at each page of one target before it is remembered.
 
     `impossible` are the series that were out of range since the last restart, with the last such value; `recalled`
-    are engines (model and engine) of which an incident of an earlier life tells so.
+    are engines (model and engine) of which an incident of an earlier life says so.
     """
 
     impossible: dict[SeriesKey, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class GaugeRanges:
         return replace(page, values=values)
 
     def begin_again(self) -> None:
-        """The server began anew: its gauges may be right now."""
+        """The server restarted: its gauges may be right now."""
         self.impossible.clear()
         self.recalled.clear()
 

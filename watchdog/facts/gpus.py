@@ -1,4 +1,4 @@
-"""What a GPU's name tells: its memory, its bandwidth, and the single-stream speed these allow."""
+"""What follows from a GPU's name: its memory, its bandwidth, and the single-stream speed these allow."""
 
 import re
 from collections.abc import Mapping
@@ -142,7 +142,7 @@ def _by_words() -> Mapping[frozenset[str], Gpu]:
 
 
 def _words(name: str) -> frozenset[str]:
-    """What tells the part, whatever the order, case and separators: {"a100", "sxm", "80gb"}."""
+    """The words that identify the part, whatever the order, case and separators: {"a100", "sxm", "80gb"}."""
     lowered = re.sub(r"\((?:r|tm|c)\)|[®™©]", " ", name.lower())
     spaced = re.sub(r"(\d)\s+(g|gb|gib)\b", r"\1\2", re.sub(r"[^a-z0-9]+", " ", lowered))
     pieces = chain.from_iterable(_unglued(word) for word in spaced.split())

@@ -75,10 +75,10 @@ def replicas_wanted(
     fullest_ratio: float | None,
     replicas: int = 1,
 ) -> int | None:
-    """Replicas of this kind that the present load wants; None where it cannot be told.
+    """Replicas of this kind that the present load needs; None if unknown.
 
     While a queue stands each replica does what it can, so the load is arrivals over finishes. Otherwise what
-    fills up first (pool or batch) at `fullest_ratio` tells how much of a replica is taken. Each is to take 80 %.
+    fills up first (pool or batch) at `fullest_ratio` is how much of a replica is taken. Each is to take 80 %.
     """
     if queue_stands:
         if arrivals_per_second is None or not finished_per_second:

@@ -1,4 +1,4 @@
-"""What could be said of a server if its owner told a little more."""
+"""What the diagnosis could add if the settings said more about a server."""
 
 from collections.abc import Iterator
 

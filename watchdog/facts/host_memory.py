@@ -55,7 +55,7 @@ class HostMemory:
                 self.began_unseen = False
 
     def begin_again(self) -> None:
-        """The process began anew."""
+        """The process restarted."""
         self.before_restart, self.last = self.last, None
         self.rising_from = None
         self.samples.clear()

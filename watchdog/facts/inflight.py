@@ -132,7 +132,7 @@ class _Files:
 
 @dataclass(slots=True)
 class InFlight:
-    """What a server's pages say of its requests in flight since its last step: told of every page, in order.
+    """What a server's pages say of its requests in flight since its last step; takes every page, in order.
 
     `counts` is whether the server is known to count by how it was started.
     """
@@ -197,7 +197,7 @@ class InFlight:
 
     @property
     def wants_canary(self) -> bool:
-        """Whether nothing has moved for a while, and nothing tells that no request is in flight."""
+        """Whether nothing has moved for a while, and nothing shows that no request is in flight."""
         now = self._seen
         if now is None or now.moved or now.at - self._still_since < CANARY_STILL_SECONDS:
             return False

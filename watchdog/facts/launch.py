@@ -22,7 +22,7 @@ _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "
 class ServerContext:
     """What is known of a server beside its counters; None and empty where nothing is.
 
-    `config` are the labels of cache_config_info, `args` the launch arguments the owner told (dashes in their
+    `config` are the labels of cache_config_info, `args` the launch arguments in the settings (dashes in their
     names, "" for a bare flag): given any, they are taken to be all.
     """
 
@@ -42,7 +42,7 @@ class ServerContext:
 def builds(context: ServerContext) -> tuple[tuple[Version, Engine], ...]:
     """The versions the server may be, each with the engine it runs: one where the version is known.
 
-    A version nobody told is any the table of flags was read from that fits the bracket and the engine.
+    Without a reported version it is every version of the table of flags that fits the bracket and the engine.
     """
     return _builds(context.version, context.bracket, context.engine)
 
@@ -67,7 +67,7 @@ def given_values(flag: Flag, context: ServerContext) -> tuple[str, ...]:
 
 
 def is_set(flag: Flag, context: ServerContext) -> bool | None:
-    """Whether it is given, or a switch is on; None where neither page nor owner tells."""
+    """Whether it is given, or a switch is on; None where neither the page nor the settings say."""
     label = _label(flag, context)
     if label is not None:
         return label.strip().lower() not in (_OFF if flag.kind is Kind.SWITCH else _UNSET)
@@ -86,7 +86,7 @@ def is_on(switch: Flag, running: Version, engine: Engine, context: ServerContext
 
 
 def present_value(flag: Flag, context: ServerContext) -> str | None:
-    """The value it has now: given, or where the owner told all arguments the one it takes by itself."""
+    """The value it has now: given, or its default if the settings have all arguments."""
     given = given_values(flag, context)
     if given:
         return given[0]
@@ -133,7 +133,7 @@ def _label(flag: Flag, context: ServerContext) -> str | None:
 
 
 def _argument(flag: Flag, context: ServerContext) -> str | None:
-    """The told value; "" for a bare flag becomes "true", and the negative form of a switch "false"."""
+    """The given value; "" for a bare flag becomes "true", and the negative form of a switch "false"."""
     if not context.args:
         return None
     if flag.kind is Kind.SWITCH and f"--no-{flag.name.removeprefix('--')}" in context.args:

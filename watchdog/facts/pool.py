@@ -1,4 +1,4 @@
-"""How much the KV cache holds where no label tells: live tokens over the share of the pool that they take."""
+"""How much the KV cache holds where no label says so: live tokens over the share of the pool that they take."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class InferredPools:
     _pools: dict[Subject, _Pool] = field(default_factory=dict)
 
     def note(self, subject: Subject, signals: Lookup) -> None:
-        """Takes a page's signals; does nothing where a label tells the pool, or one of them is unknown."""
+        """Takes a page's signals; does nothing where a label shows the pool's size, or one of them is unknown."""
         if signals(POOL_TOKENS.name) is not None and signals(INFERRED_POOL_TOKENS.name) is None:
             return
         totals = [

@@ -1,4 +1,4 @@
-"""Whose page it is when it is not vLLM's: told by the first word of its metric names."""
+"""Whose page it is when it is not vLLM's, by the first word of its metric names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -27,7 +27,7 @@ JUMPS_OF_TWO_SERVERS = 3
 
 @dataclass(slots=True)
 class Restarts:
-    """When engines began anew; times are monotonic seconds.
+    """When engines restarted; times are monotonic seconds.
 
     A fall with no failed scrape since the fall before it is a jump: a process that really restarts is away for
     longer than a scrape interval while it loads weights. What came before the first page (`watched_since`, None: no

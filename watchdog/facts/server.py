@@ -1,4 +1,4 @@
-"""What is known of a server beside its counters: version, configuration, pool size, what the owner told."""
+"""What is known of a server beside its counters: version, configuration, pool size, and the settings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -58,7 +58,7 @@ _GREATEST = 10**12
 
 
 class KnownServer:
-    """Learns from each new page layout; answers per engine. Pure: it is told everything."""
+    """Learns from each new page layout; answers per engine. Pure: everything is handed in."""
 
     def __init__(self, expectations: Expectations) -> None:
         self._told = expectations
@@ -141,7 +141,7 @@ class KnownServer:
         )
 
     def version_text(self) -> str | None:
-        """The version as told, else as bracketed from the page; None where neither tells."""
+        """The version as reported, else as bracketed from the page; None where neither is known."""
         return self._info.version or (str(self._bracket) if self._bracket else None)
 
     def _config(self, engine: str) -> Mapping[str, str]:

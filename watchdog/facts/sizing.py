@@ -39,21 +39,21 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """The share of each GPU's memory that vLLM may take: as told, else its newest default."""
+        """The share of each GPU's memory that vLLM may take: as given, else its newest default."""
         return self.memory_share or amount(_default("--gpu-memory-utilization", self)) or USUAL_MEMORY_SHARE
 
     @property
     def step_tokens(self) -> int:
-        """The token budget of a step: as told, else vLLM's newest default on such a GPU."""
+        """The token budget of a step: as given, else vLLM's newest default on such a GPU."""
         return self.batch_tokens or int(amount(_default("--max-num-batched-tokens", self)) or 2048)
 
     @property
     def length(self) -> int | None:
-        """The longest request that is allowed: as told, else what the model was made for."""
+        """The longest request that is allowed: as given, else what the model was made for."""
         return self.max_model_len or self.architecture.max_model_len
 
     def model_bytes(self, active: bool = False) -> float | None:
-        """Bytes of all weights, or of those that one token reads; None where they cannot be told."""
+        """Bytes of all weights, or of those that one token reads; None if unknown."""
         shape = self.architecture
         if self.weights_bytes is None or self.weight_bits is not None:
             return shape.weight_bytes(self.weight_bits, active)

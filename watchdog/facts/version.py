@@ -40,7 +40,7 @@ class Version:
 
 
 def parse_version(text: str | None) -> Version | None:
-    """The version a server tells; None for other text, and for a build that found no version (0.1.dev)."""
+    """The version a server reports; None for other text, and for a build that found no version (0.1.dev)."""
     match = _FORM.fullmatch((text or "").strip().lower())
     if match is None:
         return None
@@ -216,7 +216,7 @@ def fingerprint(names: Collection[str], config_labels: Mapping[str, str]) -> Ver
 def guess_engine(
     names: Collection[str], config_labels: Mapping[str, str], known: Version | None = None
 ) -> Engine | None:
-    """Which of vLLM's two engines wrote the page; None where neither the page nor the version tells."""
+    """Which of vLLM's two engines wrote the page; None where neither the page nor the version shows it."""
     families = {_family(name) for name in names}
     if "engine" in config_labels or families & _V1_ONLY:
         return "v1"

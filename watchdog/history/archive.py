@@ -24,9 +24,9 @@ class ArchiveError(Exception):
 
 
 class Life(NamedTuple):
-    """What tells whether the server that answers now is the one that answered then.
+    """The identity by which the server that answers now is the one that answered then.
 
-    `address` is a checksum of the URL it is asked at, `version` what it told of itself (None: not yet).
+    `address` is a checksum of the URL it is asked at, `version` what it reported (None: not yet).
     """
 
     address: int

@@ -30,7 +30,7 @@ START_TIME = Selector("process_start_time_seconds")
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """An engine (or with empty names the whole process) that began anew, at a frame's time."""
+    """An engine (or with empty names the whole process) that restarted, at a frame's time."""
 
     model_name: str
     engine: str
@@ -75,7 +75,7 @@ class History:
         """Whether the last page made older ones go before their time, for want of memory."""
 
     def append(self, page: Page, at: float) -> tuple[Reset, ...]:
-        """Adds a page; returns the engines that began anew with it."""
+        """Adds a page; returns the engines that restarted with it."""
         layout = self._layout
         if layout is None or self._series is not page.series:
             layout = self._layout = self._shapes.layout(page.series)

@@ -22,7 +22,7 @@ _ONCE = frozenset(
 class Owners:
     """To whom the series of a page belong.
 
-    Ray's node agents, federating servers and gateways show several vLLM servers on one page, told apart by labels of
+    Ray's node agents, federating servers and gateways show several vLLM servers on one page, distinguished by labels of
     their own (`marks`, such as ReplicaId or pod). The engine of such a series is `engine@server`: a sum over servers
     would be no one's batch and no one's pool. Names are made printable here: from here they go everywhere.
     """

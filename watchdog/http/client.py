@@ -60,7 +60,7 @@ def check_certificate_files(endpoint: Endpoint) -> None:
 
 
 def authorization(endpoint: Endpoint, url_user: str, url_password: str) -> dict[str, str]:
-    """The header that proves who we are, empty where nobody asks; read anew each time, as secrets are rotated.
+    """The header that proves who we are, empty where none is needed; read again each time, as secrets are rotated.
 
     `url_user` and `url_password` stood in the URL; each counts where the settings do not give it.
     Raises SecretFileError.

@@ -26,7 +26,7 @@ Address = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 
 class Stage(StrEnum):
-    """How far an exchange has come, in the words in which a failure there is told."""
+    """How far an exchange has come, in the words of a failure's message."""
 
     RESOLVING = "looking up the name"
     CONNECTING = "connecting"
@@ -38,7 +38,7 @@ class Stage(StrEnum):
 class Wire:
     """The state of one exchange at a time: its deadline, how far it has come, and the socket it uses.
 
-    requests counts its timeout anew for each read, so that a server which drips bytes holds it for ever.
+    requests restarts its timeout at each read, so that a server which drips bytes holds it for ever.
     Here each read of the socket gets what is left of the whole: no timer is needed, and a body that was
     cut by the deadline cannot pass for a short one.
     """

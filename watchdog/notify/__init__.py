@@ -1,1 +1,1 @@
-"""Who hears of incidents: alerts, their queues, Alertmanager, webhooks, and the receiver of others' alerts."""
+"""Who is notified of incidents: alerts, their queues, Alertmanager, webhooks, and the receiver of others' alerts."""

@@ -53,7 +53,7 @@ class Alert:
 class AlertBuilder:
     """Turns incidents into alerts for one installation: its external labels and its own address.
 
-    `instance` tells this watchdog from others; it is a label of the heartbeat and of the alerts of `instance_targets`.
+    `instance` separates this watchdog from others; it is on the heartbeat and on the alerts of `instance_targets`.
     `target_labels` are the own labels of targets, by name; `dashboard_url` is as in `dashboard_of`. Targets come and
     go: `know` replaces both.
     """

@@ -91,12 +91,12 @@ class Announced:
 
 
 class Announcements:
-    """The alerts made so far, by fingerprint: one book for all receivers. Not safe for threads: its owner locks.
+    """The alerts made so far, by fingerprint: one record for all receivers. Not safe for threads: its owner locks.
 
     An incident is announced when it fires and is worth a page (with `symptoms`, when it fires). From then on its
     alert fires until the incident ends, whoever leads: an explanation found later is no recovery. A severity that
     rises makes a second alert beside the first, which stays true; one that falls ends the graver alert. What is held
-    waits with all of that which would be a new page; what has been announced goes on, and its end is told.
+    waits with all of that which would be a new page; what has been announced goes on, and its end is sent.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class AppriseSender:
             receiver.review(changed, wall)
 
     def needs(self, announcement: Announcement, wall: float) -> bool:
-        """Whether a place that was told that it fires has still to hear of the end."""
+        """Whether a place that knows that it fires still needs a message of its end."""
         if wall - announcement.changed_at > _ENDED_KEPT_SECONDS:
             return False
         return any(receiver.believes(announcement.key) for receiver in self._receivers)
@@ -92,7 +92,7 @@ class _Note:
 
 
 class _Receiver:
-    """One place: compares what fires with what was told there."""
+    """One place: compares what fires with what was sent there."""
 
     def __init__(
         self, settings: AppriseSettings, announcements: Announcements, lock: threading.Lock, ledger: Ledger
@@ -155,7 +155,7 @@ class _Receiver:
         return _Note(ending(told.alert, self._ended_at(told)), "success", None)
 
     def _firing(self, key: Key) -> Announcement | None:
-        """The gravest of what fires of an incident and is to be told here."""
+        """The gravest of what fires of an incident and is to be sent here."""
         least = severity_rank(self._settings.least_severity)
         known = self._announcements.of_group(key.target).values()
         grave = [

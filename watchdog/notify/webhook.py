@@ -30,7 +30,7 @@ _LONGEST_ABSENCE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a receiver should hear of one target now."""
+    """What a receiver should get about one target now."""
 
     target: str
     firing: Mapping[str, Alert]
@@ -95,7 +95,7 @@ class WebhookSender:
             receiver.review(changed, at, wall)
 
     def needs(self, fingerprint: str, announcement: Announcement, wall: float) -> bool:
-        """Whether a receiver that believes it fires has still to hear of the end."""
+        """Whether a receiver that believes it fires still needs a message of its end."""
         if wall - announcement.changed_at > _ENDED_KEPT_SECONDS:
             return False
         return any(receiver.believes(announcement.group, fingerprint) for receiver in self._receivers)

@@ -25,7 +25,7 @@ class Budget:
     tokens: int = 0
 
     def take(self, tokens: int, waiting: float | None) -> None:
-        """Counts a request before it is sent; raises BudgetSpentError. `waiting` is None where no page tells."""
+        """Counts a request before it is sent; raises BudgetSpentError. `waiting` is None where no page shows it."""
         if waiting is not None and waiting > self.most_waiting:
             raise BudgetSpentError(
                 f"{waiting:.0f} requests wait, more than {self.most_waiting:g}: the probe does not add to a queue"

@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 45.0
 
 
 class Canary:
-    """Asks one server at most once a minute; `steady` tells seconds that only grow."""
+    """Asks one server at most once a minute; `steady` gives seconds that only grow."""
 
     def __init__(
         self, probe: CompletionProbe, steady: Callable[[], float], deadline_seconds: float = DEADLINE_SECONDS

@@ -9,7 +9,7 @@ _SVG_WIDTH, _ROW_HEIGHT, _LABEL_WIDTH = 640, 24, 200
 
 
 class Bar(NamedTuple):
-    """A figure with its name and how it is told."""
+    """A figure with its name and its text."""
 
     name: str
     value: float

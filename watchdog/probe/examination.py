@@ -71,7 +71,7 @@ class Examined:
 
     @property
     def time_went(self) -> dict[str, float]:
-        """Seconds of the kept stream in queue, prefill and decode; the queue only where a page tells it."""
+        """Seconds of the kept stream in queue, prefill and decode; the queue only where a page shows it."""
         stream = self.kept
         if stream is None or stream.first_token_seconds is None or stream.total_seconds is None:
             return {}

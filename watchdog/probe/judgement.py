@@ -53,7 +53,7 @@ class Prefill:
 class PrefixTwice:
     """One prompt, asked twice: its tokens, both times to first token, and what the server's counters say.
 
-    `hit_tokens` and `queried_tokens` cover all requests between the pages; None where no page tells.
+    `hit_tokens` and `queried_tokens` cover all requests between the pages; None where no page shows them.
     """
 
     prompt_tokens: int | None

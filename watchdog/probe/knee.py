@@ -17,7 +17,7 @@ class Step:
     """One step of a sweep: so many streams at once, and what came of them.
 
     Seconds to first tokens and gaps are those of all its streams; `limit` is what bound it by the page's reading,
-    "unknown" where none told.
+    "unknown" where none did.
     """
 
     concurrency: float
@@ -34,7 +34,7 @@ class Step:
 class Knee:
     """The last step that was worth its streams; `reached` is whether a later one was not.
 
-    `max_num_seqs` and `token_budget` are flags to match; None where nothing tells them.
+    `max_num_seqs` and `token_budget` are flags to match; None where nothing gives them.
     """
 
     step: Step

@@ -39,7 +39,7 @@ def _vllm_bench(result: Mapping[str, Any]) -> Step | None:
 
 
 def _whole_seconds(result: Mapping[str, Any]) -> float | None:
-    """How long a mean request took: told only where asked for, else the first token and a gap for each other."""
+    """How long an average request took: reported if asked for, else the first token and a gap for each other."""
     told = _seconds(result.get("mean_e2el_ms"))
     first, gap = _seconds(result.get("mean_ttft_ms")), _seconds(result.get("mean_tpot_ms"))
     tokens, requests = _number(result.get("total_output_tokens")), _number(result.get("completed"))

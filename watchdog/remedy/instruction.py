@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Advice(Protocol):
-    """As much of a remedy as is told in a line; `flag`, `value` and `direction` are None where there is none."""
+    """The part of a remedy that fits in a line; `flag`, `value` and `direction` are None where there is none."""
 
     @property
     def action(self) -> str:

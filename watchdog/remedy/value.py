@@ -58,7 +58,7 @@ def _budget(number: float, direction: Direction | None) -> float:
 
 
 def _within(number: float, flag: Flag, context: ServerContext) -> float:
-    """A batch holds no more requests than its step takes tokens."""
+    """A batch has at most as many requests as its step takes tokens."""
     if lever(flag.name) != "--max-num-seqs":
         return number
     budget = amount(present_value(all_flags()["--max-num-batched-tokens"], context))

@@ -131,7 +131,7 @@ class VllmBody(Body):
 
 
 class LatencyShareBody(Body):
-    """A part of the mean request."""
+    """A part of the average request."""
 
     seconds: Number = Field(description="Average time a request spent in it.")
     share: Number = Field(description="Its share of the whole request (0 to 1).")
@@ -162,7 +162,7 @@ class ReadingsBody(Body):
 
 
 class BlindBody(Body):
-    """A rule that cannot speak now."""
+    """A rule that cannot be evaluated now."""
 
     rule: str = Field(description="The rule's id.")
     labels: dict[str, str] = Field(description="What it cannot judge.")

@@ -192,7 +192,7 @@ _Row = tuple[str, Sizing, int, Pace | None, int | None]
 
 
 def _rows(sizing: Sizing, gap_seconds: float) -> Iterator[_Row]:
-    """The plan and what changing one flag would do, at a length in the middle of those asked for."""
+    """The plan and what changing one flag would do, at the median of the lengths asked for."""
     lengths = list(sizing.requests)
     if not lengths:
         return

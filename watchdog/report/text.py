@@ -149,7 +149,7 @@ def pod_text(body: TargetBody, now: str | None) -> str:
 
 
 def failure_advice(body: TargetBody, lead: IncidentBody | None) -> str:
-    """What to try after a failed scrape; empty where a cause tells more, of a server that has answered before."""
+    """What to try after a failed scrape; empty where a cause says more, of a server that has answered before."""
     if body.failure is None or (lead is not None and body.scrape_age_seconds is not None):
         return ""
     return advice(body.failure.reason, body.failure.detail)

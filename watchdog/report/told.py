@@ -63,7 +63,7 @@ def read_diagnosis(body: bytes) -> DiagnosisBody:
 
 
 def own_servers(diagnosis: DiagnosisBody, at: float, wall: float) -> Iterator[Told]:
-    """The servers that it watches itself: those that it was told of by others are theirs.
+    """The servers that it watches itself: those that it shows for others are theirs.
 
     `at` is monotonic, `wall` unix seconds, both of when it was asked.
     """

@@ -50,7 +50,7 @@ class RuleFiles:
         self._looked_at = float("-inf")
 
     def changed(self, at: float) -> bool:
-        """Whether the files are others than those last told of; each content is told once, also a bad one."""
+        """True once for each new content of the files, valid or not."""
         if not self._settings.directories or at - self._looked_at < RULES_LOOK_SECONDS:
             return False
         self._looked_at = at

@@ -102,7 +102,7 @@ class Rule:
     its symptoms while it fires, those that name it in their `explained_by` among them once the set is read.
     `where` are named parts of the clauses. Once it fires it lasts while all of `lasts_while` hold, whatever `when`
     says by then: what it left behind still hurts. `began` is how many seconds ago the trouble began, None where
-    nothing tells that better than the first look that saw it. `limit` is what bounds throughput where the rule holds,
+    nothing shows that better than the first look that saw it. `limit` is what bounds throughput where the rule holds,
     None where it says nothing of that.
     """
 

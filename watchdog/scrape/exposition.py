@@ -150,7 +150,7 @@ class SeriesCache:
         return found, values
 
     def _form_of(self, lines: Sequence[bytes]) -> Form | None:
-        """The form of a page that said nothing new; None where a line of it is to be read anew each time."""
+        """The form of a page that said nothing new; None where a line of it has to be read again each time."""
         if lines[-1]:
             return None
         heads = [line.rpartition(b" ")[0] for line in lines[:-1]]

@@ -15,7 +15,7 @@ _PROGRESS = (b"iteration_tokens_total_count", b"generation_tokens_total", b"prom
 
 
 def requests_in_flight(body: bytes | str) -> int | None:
-    """The number that an answer of `GET /load` tells, in requests; None where it tells none."""
+    """The number in an answer of `GET /load`, in requests; None if it has none."""
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
@@ -26,7 +26,7 @@ def requests_in_flight(body: bytes | str) -> int | None:
 
 
 def answer_of(in_flight: int) -> str:
-    """An answer that tells this number, as a server gives it."""
+    """An answer with this number, as a server gives it."""
     return json.dumps({"server_load": in_flight}, separators=(",", ":"))
 
 

@@ -50,7 +50,7 @@ class PrometheusSource:
     """Reads raw samples by the query API, which Prometheus, Thanos, Mimir and VictoriaMetrics all answer.
 
     `match` are label matchers as in PromQL (`job="vllm"`), with or without braces; without any, the jobs in which an
-    engine of vLLM is seen are read. `tenant` is told as `X-Scope-OrgID`; `replica_labels` are those of `Looks`.
+    engine of vLLM is seen are read. `tenant` is sent as `X-Scope-OrgID`; `replica_labels` are those of `Looks`.
     """
 
     def __init__(

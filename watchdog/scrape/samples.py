@@ -41,7 +41,7 @@ Labels = Mapping[str, str]
 
 
 class _Target:
-    """A target of a Prometheus; `is_inferred` where no `up` was kept, and an engine's gauge told its labels."""
+    """A target of a Prometheus; `is_inferred` where no `up` was kept, and its labels are from an engine's gauge."""
 
     def __init__(self, labels: Labels, is_inferred: bool = False) -> None:
         self.labels = labels
@@ -138,7 +138,7 @@ class ScrapedServer:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The servers that samples speak of, by name, and what people should know of how they were told apart."""
+    """The servers that samples speak of, by name, and what people should know of how they were distinguished."""
 
     servers: Mapping[str, ScrapedServer]
     notes: tuple[str, ...] = ()
@@ -293,7 +293,7 @@ def _joined(servers: Sequence[ScrapedServer]) -> list[ScrapedServer]:
 
 
 def _named(servers: Sequence[ScrapedServer]) -> dict[str, ScrapedServer]:
-    """Each server by the first of our ways to name them that tells all of them apart."""
+    """Each server by the first way of naming that is unique for all of them."""
     everywhere = sorted({name for server in servers for name in server.labels})
     for names in (*_NAMINGS, everywhere):
         told = [_name(each.labels, names) for each in servers]

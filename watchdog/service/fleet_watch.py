@@ -66,7 +66,7 @@ class FleetWatch:
             self._fleet.replace_rules(rules, time.time())
 
     def join(self, stored: Iterable[Incident]) -> tuple[Incident, ...]:
-        """Takes up incidents of another process in the middle of a life; returns those that are known to be over."""
+        """Takes up incidents of another process while running; returns those that are known to be over."""
         theirs = tuple(stored)
         ended = {each.key for each in self.incidents if each.state is State.RESOLVED}
         kept = tuple(each for each in theirs if each.key not in ended)

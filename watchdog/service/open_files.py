@@ -59,7 +59,7 @@ def open_files() -> int | None:
 
 
 class OpenFiles:
-    """Looks from time to time how many are open; tells the log when they nearly run out, and when they no longer do."""
+    """Checks from time to time how many are open; logs when they nearly run out, and when they no longer do."""
 
     def __init__(self, count: Callable[[], int | None] = open_files) -> None:
         self._count = count

@@ -20,7 +20,7 @@ class Counts(NamedTuple):
 
 
 class Pace:
-    """Looks at the counts about every second; tells the log when the pace is lost, and when it is kept again."""
+    """Looks at the counts about every second; logs when the pace is lost, and when it is kept again."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Counts]] = deque([(float("-inf"), Counts())])

@@ -166,7 +166,7 @@ class Peers:
     def servers(self) -> Mapping[str, PeerServer]:
         """Every server by its name.
 
-        Where two have one name, as all sidecars may call theirs by a loopback address, the later one is told by its
+        Where two have one name, as all sidecars may call theirs by a loopback address, the later one is named by its
         watchdog as well.
         """
         taken, servers = set(self._taken()), dict[str, PeerServer]()

@@ -53,7 +53,7 @@ class Serviced(Protocol):
         """Reads everything again; returns the faults."""
 
     def stop(self, drain_seconds: float) -> None:
-        """Ends the watching and tells what is still to be told."""
+        """Stops scraping and sends pending notifications."""
 
 
 def listen(web: WebSettings) -> socket.socket:
@@ -115,7 +115,7 @@ class PunctualProtocol(H11Protocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Stops waiting once a head is whole, and begins anew with the first byte of the next."""
+        """Stops waiting once a head is whole, and starts again with the first byte of the next."""
         super().data_received(data)
         if not self._is_idle:
             self._stop_waiting()
@@ -285,7 +285,7 @@ class WebServer:
 
 
 class Signals:
-    """What the operating system told us; handlers only note it, the main thread acts.
+    """What the operating system signalled; handlers only note it, the main thread acts.
 
     A second SIGTERM or SIGINT ends the process at once: somebody is in a hurry. SIGHUPs that come while one
     is being obeyed are one. Handlers write to a pipe: a lock (as a threading.Event has) may be held by the very
@@ -333,7 +333,7 @@ class Signals:
 
 
 def run(service: Serviced, web_server: WebServer, signals: Signals, on_start: Callable[[], None]) -> int:
-    """Serves until told to stop; returns the exit code: 0 when told, 1 when the web server died."""
+    """Serves until stopped; returns the exit code: 0 when stopped, 1 when the web server died."""
     service.start()
     web_server.start()
     on_start()

@@ -135,7 +135,7 @@ class Schedule:
             self._skipped.pop(name, None)
 
     def watch_clock(self) -> bool:
-        """Sets all jobs anew after a jump of the wall clock, and says whether there was one.
+        """Reschedules all jobs after a jump of the wall clock, and says whether there was one.
 
         APScheduler keeps wall times: after a step back by an hour it would run nothing for an hour.
         """

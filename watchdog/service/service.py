@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 class Service:
     """All that runs; what the API and our metrics see of it is answered from memory.
 
-    `load` reads the settings anew, for a reload.
+    `load` reads the settings again, for a reload.
     """
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
@@ -475,7 +475,7 @@ class Service:
         self._publish(FLEET, step)
 
     def _publish(self, target: str, step: Step, labels: Mapping[str, str] = NO_LABELS) -> None:
-        """Keeps and tells what one step found; called from the threads of many targets."""
+        """Stores and sends what one step found; called from the threads of many targets."""
         standing = step.standing
         if self._store is not None:
             self._store.record(standing.transitions)

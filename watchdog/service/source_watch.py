@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerWatch(Watched):
-    """One server of a Prometheus: takes its scrapes as they are read, and tells of all of them at once.
+    """One server of a Prometheus: takes its scrapes as they are read, and publishes them together.
 
     What began and was over within one look is kept, and nobody is called for it.
     """
@@ -96,7 +96,7 @@ class ServerWatch(Watched):
         self.take([Scrape(self._steady(), self._wall(), 0.0, 0, b"", failure)])
 
     def tell(self) -> None:
-        """Publishes how it stands, with all that changed since it was last told."""
+        """Publishes how it stands, with all that changed since the last publication."""
         with self._step:
             if self.snapshot is None or self._closed:
                 return

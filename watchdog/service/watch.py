@@ -102,7 +102,7 @@ class Watched:
             self._diagnosis.restore(self._taken_up, self._steady(), ended, self._wall())
 
     def join(self, incidents: Iterable[Incident]) -> tuple[Incident, ...]:
-        """Takes up incidents of another process in the middle of a life; returns those that are known to be over."""
+        """Takes up incidents of another process while running; returns those that are known to be over."""
         with self._step:
             now = self.snapshot
             ended = {each.key for each in (now.incidents if now else ()) if each.state is State.RESOLVED}
@@ -238,7 +238,7 @@ class Watch(Watched):
             self.canary.send(now.vllm.models[0])
 
     def _refresh_facts(self, scrape: Scrape) -> None:
-        """Asks for version and models when a server has just come up, and now and then until it tells."""
+        """Asks for version and models when a server has just come up, and now and then until it answers."""
         if scrape.failure is not None:
             self._facts_due_at = float("-inf")
         elif scrape.at >= self._facts_due_at:

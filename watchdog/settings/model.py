@@ -1,4 +1,4 @@
-"""All settings: command line over environment over YAML file over defaults; every fault is told at once."""
+"""All settings: command line over environment over YAML file over defaults; all faults are reported at once."""
 
 import math
 import platform
@@ -385,7 +385,7 @@ class Settings(BaseSettings):
 
     @property
     def instance(self) -> str:
-        """What tells this watchdog from one on another machine; empty where nothing shall."""
+        """The label that separates this watchdog from one on another machine; empty for none."""
         given = self.alertmanager.instance
         return platform.node() if given is None else given
 

@@ -192,7 +192,7 @@ class Layers:
         return tuple(warning for layer in self.layers for warning in layer.warnings)
 
     def fault(self, path: strict_yaml.Path, message: str, hint: str = "") -> str:
-        """A fault of the value at `path`, told by the layer that gave the value."""
+        """A fault of the value at `path`, reported by the layer that gave the value."""
         layer = next((layer for layer in self.layers if layer.decides(path)), None)
         return layer.fault(path, message, hint) if layer else _told("", path, message, hint)
 

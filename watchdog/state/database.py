@@ -91,7 +91,7 @@ class Health:
 
 
 class Untrusted(Exception):  # noqa: N818 - it says what the file is
-    """The file is none of ours, from a newer version, or broken."""
+    """The file is not the watchdog's, from a newer version, or broken."""
 
 
 class Database:

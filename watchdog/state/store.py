@@ -111,7 +111,7 @@ class Store:
     """Incidents on disk, or in memory where `path` is None or the disk fails. For many threads; never raises.
 
     Changes of state are written at once. How open incidents stand is written for all targets together, once in
-    `interval_seconds`: a kill loses at most what that interval told.
+    `interval_seconds`: a kill loses at most that interval.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Store:
         return restored
 
     def found(self) -> Restored | None:
-        """What another process left in a file that came into use after the start; told once, None where there is none.
+        """What another process left in a file that came into use after the start; returned once, None if there is none.
 
         A successor that starts while its predecessor still has the file works in memory until that one is gone.
         """

@@ -165,7 +165,7 @@ class IncidentParameters(KindParameters):
 
 
 def create_app(state: ServiceState, settings: Settings, wall: Callable[[], float] = time.time) -> FastAPI:
-    """The application; `wall` is the clock that ages are told by."""
+    """The application; `wall` is the clock for ages."""
     app = FastAPI(
         title="vllm-watchdog",
         version=__version__,
@@ -243,7 +243,7 @@ def _memory(state: ServiceState, body: DiagnosisBody, wall: float) -> page.Memor
 
 
 def _seen(state: ServiceState, body: DiagnosisBody, wall: float) -> Mapping[str, Seen]:
-    """What the short text tells of the servers with a cause beside their last look."""
+    """What the short text says of the servers with a cause beside their last look."""
     courses, often = state.courses(), recurrences(state, body, wall)
     led = [each for each in body.targets if each.lead_key is not None]
     return {
@@ -331,7 +331,7 @@ def _live(state: ServiceState) -> Iterator[Incident]:
 
 
 def _incidents(state: ServiceState, since: float | None, parameters: IncidentParameters) -> list[Incident]:
-    """Present incidents, and past ones where a store is set up; one that is both is told as it is now."""
+    """Present incidents, and past ones where a store is set up; one that is both is shown as it is now."""
     present = {incident.key: incident for incident in _live(state)}
     past: Sequence[Incident] = ()
     if state.history is not None:
@@ -425,7 +425,7 @@ def _open(state: ServiceState) -> list[Incident]:
 
 
 def _blind(state: ServiceState, rule: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """The targets of which a rule cannot speak, once each, and what they lack."""
+    """The targets on which a rule is unavailable, once each, and what they lack."""
     for name, snapshot in state.snapshots().items():
         found = next((each for each in snapshot.blind if each.rule == rule), None)
         if found is not None:

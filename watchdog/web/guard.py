@@ -103,7 +103,7 @@ class Guard:
     def _is_from_other_site(self, method: str, headers: Mapping[str, str]) -> bool:
         """Browsers say so; without this a stranger's page could post with the credentials a browser remembers.
 
-        Over plain HTTP, to a name that is not localhost, they send no Sec-Fetch-Site, and Origin alone tells.
+        Over plain HTTP, to a name that is not localhost, they send no Sec-Fetch-Site, and only Origin shows it.
         """
         if (site := headers.get("sec-fetch-site")) is not None:
             return site not in {"same-origin", "none"}

@@ -184,7 +184,7 @@ def rule_page(
 ) -> Response:
     """One rule: what it says with the numbers of now where it holds (`firing`), else what it would look at.
 
-    `meanings` are its signals in words, `blind` the targets of which it cannot speak and what they lack.
+    `meanings` are its signals in words, `blind` the targets on which it is unavailable and what they lack.
     """
     return _page("rule.html", rule=rule, firing=firing, meanings=meanings, blind=blind, now=time_text(wall))
 

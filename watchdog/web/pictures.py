@@ -94,7 +94,7 @@ def pictures(
 
 
 def lead_trend(target: TargetBody, course: Course | None) -> Trend | None:
-    """Where a lead that holds is going; of one that has cleared its end is told already."""
+    """Where a lead that holds is going; of one that has cleared the end is shown already."""
     lead = next((each for each in target.incidents if each.key == target.lead_key), None)
     if course is None or lead is None or lead.cleared or not target.readings:
         return None
