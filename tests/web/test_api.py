@@ -368,7 +368,7 @@ def test_names_of_values_are_words_without_the_unit() -> None:
 
 
 def test_readings_are_named_as_people_name_them() -> None:
-    assert reading_label("standing_queue_requests") == "shortest queue in 15 s"
+    assert reading_label("standing_queue_requests") == "shortest queue in 10 s"
     assert reading_label("kv_usage_ratio") == "KV usage"
 
 
