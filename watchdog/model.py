@@ -347,6 +347,8 @@ class Finding(NamedTuple):
     """How long ago the trouble began, where the rule can tell; None where it cannot."""
     lasts: bool = False
     """Whether an incident that fires is not over, though the answer is no: what it left behind still hurts."""
+    fades: bool = False
+    """Whether only what the window remembers says yes: its newest part alone, were it all, would say no."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,12 @@ from watchdog.diagnosis.incidents import (
     AFTERMATH_SECONDS,
     GAP_SECONDS,
     GONE_SECONDS,
+    LONGEST_WAKE_SECONDS,
     RESOLVED_RETENTION_SECONDS,
     IncidentBook,
 )
 from watchdog.diagnosis.relations import explains, is_explained_by, related
+from watchdog.history.span import NOW_SECONDS, RECENT_SECONDS
 from watchdog.language.template import Template
 from watchdog.model import (
     Finding,
@@ -270,7 +272,7 @@ def test_a_pending_one_knows_what_explains_it_already() -> None:
         "other": (),
     }
     one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 5, 1e9 + 5)
-    one.update([says(NO), says(YES, "symptom"), says(YES, "other")], 30, 1e9 + 30)
+    one.update([says(NO), says(NO, "symptom"), says(YES, "other")], 30, 1e9 + 30)
     assert not any(each.explained_by for each in one.incidents())
 
 
@@ -335,13 +337,103 @@ def test_symptoms_do_not_begin_in_the_wake_of_their_cause() -> None:
     one = book(rule("stall", 0, keep=0, explains=["slow"]), rule("slow", 5))
     one.update([says(YES, "stall"), says(NO, "slow")], 0, 0)
     one.update([says(NO, "stall"), says(YES, "slow")], 5, 5)
-    one.update([says(NO, "stall"), says(YES, "slow")], 20, 20)
-    assert one.lead() is None
-    for at in range(25, 90, 5):
+    for at in range(5, 65, 5):
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+        assert [(each.key.rule, each.state) for each in one.incidents()] == [
+            ("stall", State.FIRING),
+            ("slow", State.PENDING),
+        ]
+        assert one.lead() == Key("stall", *ENGINE)
+        assert one.last.pageable == frozenset()
+    for at in range(65, 90, 5):
         one.update([says(NO, "stall"), says(YES, "slow")], at, at)
     lead = one.lead()
     assert lead is not None
     assert lead.rule == "slow"
+
+
+@pytest.mark.parametrize(
+    ("lasted", "explains_for"),
+    [(5, AFTERMATH_SECONDS), (200, 200), (LONGEST_WAKE_SECONDS + 300, LONGEST_WAKE_SECONDS)],
+)
+def test_what_a_cause_left_behind_hangs_below_it_for_as_long_as_it_lasted(
+    lasted: float, explains_for: float
+) -> None:
+    one = book(rule("stall", 0, keep=10, explains=["slow"]), rule("slow", 10))
+    for at in (0.0, lasted - 1):
+        one.update([says(YES, "stall")], at, at)
+    one.update([says(NO, "stall")], lasted, lasted)
+    step = explains_for / 20
+    for number in range(1, 20):
+        at = lasted + number * step
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+        assert (one.lead(), one.last.pageable) == (Key("stall", *ENGINE), frozenset())
+    for at in (lasted + explains_for, lasted + explains_for + 1):
+        one.update([says(NO, "stall"), says(YES, "slow")], at, at)
+    # Whoever still waits by then waits for something else.
+    assert one.last.pageable == {Key("slow", *ENGINE)}
+
+
+@pytest.mark.parametrize("between", [NO, UNKNOWN])
+def test_what_begins_once_no_window_remembers_a_cause_is_none_of_its_symptoms(between: Truth) -> None:
+    def leads(begins_after: float) -> str | None:
+        one = book(rule("cold", 0, keep=90, explains=["busy"]), rule("busy", 0))
+        one.update([says(YES, "cold")], 0, 0)
+        one.update([says(NO, "cold")], 5, 5)
+        at = 5 + begins_after
+        one.update([says(between, "cold")], at - 1, at - 1)
+        one.update([says(between, "cold"), says(YES, "busy")], at, at)
+        one.update([says(between, "cold"), says(YES, "busy")], at + 1, at + 1)
+        lead = one.lead()
+        return None if lead is None else lead.rule
+
+    assert leads(NOW_SECONDS - 5) == "cold"
+    assert leads(NOW_SECONDS + 5) == "busy"
+
+
+def test_what_only_the_window_remembers_has_cleared_but_closes_no_sooner() -> None:
+    one = book(rule("surge", 0, keep=20))
+    fades = says(YES, "surge")._replace(fades=True)
+    one.update([says(YES, "surge")], 0, 100)
+    for at in (5, 10, 15):
+        one.update([fades], at, 100 + at)
+        [surge] = one.incidents()
+        assert (surge.cleared_at, surge.closes_at) == (105, 105 + NOW_SECONDS - RECENT_SECONDS + 20)
+        assert (one.lead(), one.last.pageable, one.last.hurting) == (surge.key, frozenset(), frozenset())
+    for at in (20, 39):
+        one.update([says(NO, "surge")], at, 100 + at)
+        [surge] = one.incidents()
+        assert (surge.state, surge.cleared_at, surge.closes_at) == (State.FIRING, 105, 140)
+    one.update([says(NO, "surge")], 40, 140)
+    assert one.incidents()[0].state is State.RESOLVED
+
+
+def test_load_that_comes_and_goes_is_called_over_too_soon_only_once() -> None:
+    one = book(rule("surge", 0, keep=20))
+    fades = says(YES, "surge")._replace(fades=True)
+    cleared, at = [], 0.0
+    for _ in range(20):
+        for finding in (says(YES, "surge"), says(YES, "surge"), fades, fades):
+            one.update([finding], at, at)
+            cleared.append(one.incidents()[0].is_cleared)
+            at += 5
+    assert cleared == [False, False, True, True, *[False] * 76]
+    assert len(one.incidents()) == 1
+    # The whole window is still believed, and the next incident begins with trust.
+    for said in (NO, NO, NO, NO, NO, YES):
+        one.update([says(said, "surge")], at, at)
+        at += 5
+    one.update([fades], at, at)
+    assert [each.is_cleared for each in one.incidents() if each.state is State.FIRING] == [True]
+
+
+def test_what_is_over_by_the_newest_pages_does_not_begin_to_fire() -> None:
+    one = book(rule("surge", 10, keep=20))
+    states = []
+    for at, fades in ((0, False), (5, False), (10, True), (15, True), (20, False)):
+        one.update([says(YES, "surge")._replace(fades=fades)], at, at)
+        states.append(one.incidents()[0].state)
+    assert states == [*[State.PENDING] * 4, State.FIRING]
 
 
 @pytest.mark.parametrize("keep", [0, 20, AFTERMATH_SECONDS + 30])

@@ -92,3 +92,46 @@ def test_a_rule_that_says_no_says_whether_what_it_left_lasts() -> None:
     assert [each.values["waiting_recent_min"] for each in stands.evidence[:1]] == [2000]
     assert stands.remedies
     assert (drained.truth, drained.lasts, drained.cause) == (Truth.NO, False, "")
+
+
+def test_a_rule_that_says_yes_says_whether_only_the_window_remembers_it() -> None:
+    """Clients leave for a while: ten seconds after the last of them the window still counts those that left."""
+
+    def aborts(leave_until: int, until: int) -> Finding:
+        started = finished = 0.0
+        pages = []
+        for at in range(0, until + 1, 5):
+            pages.append(
+                scrape(
+                    float(at),
+                    page(
+                        num_requests_running=4.0,
+                        num_requests_waiting=0.0,
+                        num_preemptions_total=0.0,
+                        time_to_first_token_seconds_count=started,
+                        request_success_total=finished,
+                    ),
+                )
+            )
+            started += 15
+            finished += 5 if at < leave_until else 15
+        found: list[Finding] = []
+        diagnosis = TargetDiagnosis(
+            Target("t", ""),
+            shipped_rules(),
+            listener=lambda scope, case, _: found.extend(
+                judge([shipped_rules().by_id("client-aborts")], case) if scope is Scope.ENGINE else ()
+            ),
+        )
+        for one in pages:
+            diagnosis.observe(one)
+        return found[-1]
+
+    told = {until: aborts(60, until) for until in (60, 65, 70, 75, 100)}
+    assert [(one.truth, one.fades) for one in told.values()] == [
+        (Truth.YES, False),
+        (Truth.YES, False),
+        (Truth.YES, True),
+        (Truth.YES, True),
+        (Truth.NO, False),
+    ]

@@ -16,6 +16,7 @@ from watchdog.history.span import (
     RUSH_SECONDS,
     WIDEST_SECONDS,
     Span,
+    as_now,
     life_span,
     now_span,
     recent_span,
@@ -417,3 +418,27 @@ def test_it_never_lacks_what_the_window_of_now_holds_nor_takes_more_than_it_need
     if span.seconds > now.seconds:
         shorter = Span(span.history, span.frames[1:], ENGINE).increase(FIRST)
         assert shorter is None or shorter < ENOUGH_REQUESTS
+
+
+def test_the_newest_part_of_the_window_stands_for_all_of_it() -> None:
+    """Thirty requests in the last ten seconds of a window that had hardly any before count as ninety."""
+    times = [*(float(step) for step in range(1, 60, 15)), *(60 + 1 / 3 * step for step in range(1, 31))]
+    history = coming(times, 70)
+    now, recent = now_span(history, ENGINE), recent_span(history, ENGINE)
+    span = as_now(now, recent, FIRST)
+    assert now is not None
+    assert span is not None
+    assert (span.seconds, span.frames) == (now.seconds, now.frames[-3:])
+    assert span.increase(FIRST) == 90
+
+
+@pytest.mark.parametrize(
+    ("interval", "times"),
+    [(5, [float(step) for step in range(1, 60)]), (5, [68.0, 69.0]), (30, [step / 4 for step in range(400)])],
+)
+def test_a_newest_part_of_few_requests_or_hardly_shorter_than_the_window_stands_for_nothing(
+    interval: int, times: list[float]
+) -> None:
+    counted = ((at, float(sum(one <= at for one in times))) for at in range(0, 91, interval))
+    history = history_of((at, page(time_to_first_token_seconds_count=count)) for at, count in counted)
+    assert as_now(now_span(history, ENGINE), recent_span(history, ENGINE), FIRST) is None

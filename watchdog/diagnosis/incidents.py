@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from watchdog.diagnosis.relations import explains, is_explained_by, lead_of, related, with_relations
+from watchdog.history.span import NOW_SECONDS, RECENT_SECONDS
 from watchdog.model import (
     SEVERITY_RANK,
     Finding,
@@ -27,6 +28,9 @@ RESOLVED_RETENTION_SECONDS = 3600.0
 # Histograms speak of a cause for one window after it is gone; its symptoms then are aftermath, not news. So long a
 # cause that has cleared stays for them, and so long after its end none begins to fire.
 AFTERMATH_SECONDS = 60.0
+# A backlog takes about as long to drain as it took to grow: for so long what has cleared explains what it left behind.
+# Not for longer than this: what still hurts by then is news, and may have begun beside it.
+LONGEST_WAKE_SECONDS = 300.0
 # What is pending and would explain something fires within this, or it is no reason to wait: a symptom that holds for
 # half a minute is then named within 45 s, also where it is all there is.
 LONGEST_WAIT_FOR_CAUSE_SECONDS = 10.0
@@ -45,7 +49,10 @@ class _Entry:
     `symptoms` and `causes` are all that it explained and that explained it since it fires: a symptom that
     ends sooner than its cause still belongs to the story of the cause. `quiet_seconds` is for how long its rule has
     said no, `fired_at` when it began to fire (before all time where that was in a life before this one). An end
-    without a wake is one that symptoms have outlived for long enough to be news of their own.
+    without a wake is one that symptoms have outlived for long enough to be news of their own. `begun_at` is when it
+    was first seen, `over_at` since when its rule has not said yes of the newest part of its window (None while it
+    does). It fades while the window as a whole still says yes; one that `has_returned` from that is believed to be
+    over only once the whole window says so.
     """
 
     incident: Incident
@@ -55,6 +62,10 @@ class _Entry:
     quiet_seconds: float = 0.0
     has_wake: bool = True
     seen_at: float = 0.0
+    begun_at: float = float("-inf")
+    over_at: float | None = None
+    is_fading: bool = False
+    has_returned: bool = False
     milder_seconds: float = 0.0
     fired_at: float = float("-inf")
     symptoms: set[str] = field(default_factory=set)
@@ -64,6 +75,13 @@ class _Entry:
     def is_due(self) -> bool:
         """Whether it has cleared for as long as it keeps firing."""
         return self.incident.is_cleared and self.incident.closes_at is None
+
+    @property
+    def wake_seconds(self) -> float:
+        """For how long after it has cleared it explains what it left behind: as long as it lasted, within bounds."""
+        cleared_at = self.incident.cleared_at
+        lasted = 0.0 if cleared_at is None else cleared_at - self.incident.since
+        return min(max(lasted, AFTERMATH_SECONDS), LONGEST_WAKE_SECONDS)
 
     def show(self, incident: Incident) -> None:
         """Notes how it is handed on after a step."""
@@ -166,12 +184,10 @@ class IncidentBook:
         if not self._entries:
             return Standing(transitions=tuple(changes))
         live = [entry.incident for key, entry in self._entries.items() if key not in self._ended]
-        firing = [
-            self._after_its_cause(one, at)
-            for one in related([one for one in live if one.state is State.FIRING], self._rules)
-        ]
+        found = [one for one in live if one.state is State.FIRING]
+        firing = [self._after_its_cause(one, at) for one in related(found, self._rules, self._is_too_late)]
         pending = [self._before_it_fires(one, firing) for one in live if one.state is State.PENDING]
-        lead = lead_of(firing)
+        lead = lead_of(firing, {one.key for one in live if self._entries[one.key].over_at is not None})
         resolved = [self._entries[key].incident for key in self._ended]
         incidents = reconcile(sorted([*firing, *pending, *resolved], key=lambda one: _order(one, lead)))
         shown = {one.key: one for one in incidents}
@@ -198,8 +214,17 @@ class IncidentBook:
 
     def _before_it_fires(self, incident: Incident, firing: Sequence[Incident]) -> Incident:
         """A pending one with what fires and explains it already: it will be a symptom, not news."""
-        causes = {one.key.rule for one in firing if is_explained_by(self._rules, incident, one)}
+        causes = {
+            one.key.rule
+            for one in firing
+            if is_explained_by(self._rules, incident, one) and not self._is_too_late(incident, one)
+        }
         return with_relations(incident, (), causes)
+
+    def _is_too_late(self, effect: Incident, cause: Incident) -> bool:
+        """Whether one began when the other had been over for longer than a window remembers."""
+        over_at = self._entries[cause.key].over_at
+        return over_at is not None and self._entries[effect.key].begun_at > over_at + NOW_SECONDS
 
     def _after_its_cause(self, incident: Incident, at: float) -> Incident:
         """A symptom that outlives its cause by what its window remembers is still explained by it."""
@@ -263,23 +288,45 @@ class IncidentBook:
         held = _counted(at - entry.last_at) if entry.last_truth is Truth.YES else 0.0
         entry.last_at, entry.last_truth, entry.seen_at = at, Truth.YES, at
         entry.quiet_seconds = 0.0
+        if finding.fades and self._fade(entry, rule, at, wall):
+            return None
+        # Not yet over as a whole, and back: its newest part has been believed too soon.
+        entry.has_returned = entry.has_returned or entry.is_fading
+        entry.over_at, entry.is_fading = None, False
         entry.incident = _found_again(entry.incident, finding, held, wall)
         if entry.incident.state is State.FIRING:
             return _graver(entry, finding, wall) or _milder(entry, finding, held, rule, wall)
         return None
+
+    @staticmethod
+    def _fade(entry: _Entry, rule: Rule, at: float, wall: float) -> bool:
+        """Whether it clears though its window still says yes: it closes once that has forgotten, and as ever then."""
+        incident = entry.incident
+        if incident.state is not State.FIRING or entry.has_returned:
+            return False
+        entry.over_at = at if entry.over_at is None else entry.over_at
+        entry.is_fading = True
+        remembered = max(0.0, NOW_SECONDS - RECENT_SECONDS - (at - entry.over_at))
+        entry.incident = replace(
+            incident,
+            unknown=False,
+            cleared_at=wall if incident.cleared_at is None else incident.cleared_at,
+            closes_at=wall + remembered + rule.keep_firing_seconds,
+        )
+        return True
 
     def _start(self, key: Key, rule: Rule, finding: Finding, at: float, wall: float) -> Transition:
         # What holds for the first time began, for all that is known, half-way since the look before. At a scrape
         # each 5 s that decides nothing; at one each 15 s a hold of 5 s costs no whole scrape.
         before = at if self._looked_at is None else self._looked_at
         begun = _begin(key, rule, finding, wall, _counted(at - before) / 2)
-        self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at)
+        self._entries[key] = _Entry(begun, begun, at, Truth.YES, seen_at=at, begun_at=at)
         return Transition(begun, None, wall)
 
     def _is_ripe(self, key: Key, finding: Finding, at: float) -> bool:
-        """Whether it has been pending for as long as its rule wants, and not in the wake of what has just ended."""
+        """Whether it has been pending for as long as its rule wants, is not over and not in the wake of what is."""
         entry, rule = self._entries.get(key), self._rules.find(key.rule)
-        if finding.truth is not Truth.YES or entry is None or rule is None:
+        if finding.truth is not Truth.YES or finding.fades or entry is None or rule is None:
             return False
         if entry.incident.state is not State.PENDING or self._remaining_seconds(entry.incident) > 1e-6:
             return False
@@ -319,7 +366,7 @@ class IncidentBook:
     @staticmethod
     def _fire(entry: _Entry, finding: Finding, at: float, wall: float) -> Transition:
         before = entry.incident.state
-        entry.fired_at = at
+        entry.fired_at, entry.has_returned = at, False
         entry.symptoms.clear()
         entry.causes.clear()
         entry.incident = replace(
@@ -333,6 +380,9 @@ class IncidentBook:
         quiet = entry.quiet_seconds + _counted(at - entry.last_at)
         entry.quiet_seconds = min(quiet, rule.keep_firing_seconds if rule is not None else 0.0)
         entry.last_at, entry.last_truth = at, Truth.YES
+        if finding.fades and rule is not None and self._fade(entry, rule, at, wall):
+            return
+        entry.over_at, entry.is_fading = None, False
         entry.incident = _found_again(entry.incident, finding, 0.0, wall)
 
     def _no(self, entry: _Entry, at: float, wall: float) -> Transition | None:
@@ -343,6 +393,7 @@ class IncidentBook:
         if entry.last_truth is Truth.NO:
             entry.quiet_seconds += _counted(at - entry.last_at)
         entry.last_at, entry.last_truth = at, Truth.NO
+        entry.over_at, entry.is_fading = at if entry.over_at is None else entry.over_at, False
         rule = self._rules.find(incident.key.rule)
         remaining = rule.keep_firing_seconds - entry.quiet_seconds if rule is not None else 0.0
         entry.incident = replace(
@@ -358,8 +409,8 @@ class IncidentBook:
         if key in self._ended:
             return
         entry = self._entries[key]
-        holds = any(symptom.last_truth is Truth.YES for symptom in self._symptoms_of(key))
-        if holds and entry.quiet_seconds < AFTERMATH_SECONDS - 1e-6:
+        holds = any(self._is_left_behind(other, key) for other in self._entries)
+        if holds and entry.quiet_seconds < entry.wake_seconds - 1e-6:
             return
         entry.has_wake = not holds
         yield from self._end_of_story(entry, at, wall)
@@ -374,24 +425,34 @@ class IncidentBook:
             if not lasts and symptom.incident.key not in self._ended:
                 yield from self._end_of_story(symptom, at, wall)
 
+    def _is_left_behind(self, key: Key, cause: Key) -> bool:
+        """Whether something holds that this cause explains, and no other that fires does."""
+        entry = self._entries[key]
+        is_felt = entry.incident.severity is not Severity.INFO or entry.incident.state is State.FIRING
+        return is_felt and entry.last_truth is Truth.YES and self._is_symptom_of(key, cause)
+
     def _symptoms_of(self, cause: Key) -> list[_Entry]:
         """What fires because of this cause, and of no other that fires."""
-        return [entry for key, entry in self._entries.items() if self._is_symptom_of(key, cause)]
+        return [
+            entry
+            for key, entry in self._entries.items()
+            if entry.incident.state is State.FIRING and self._is_symptom_of(key, cause)
+        ]
 
     def _is_symptom_of(self, key: Key, cause: Key) -> bool:
-        """Whether something fires that this cause explains, and no other that fires does."""
-        if not self._fires_because_of(key, cause):
+        """Whether something holds or fires that this cause explains, and no other that fires does."""
+        if key in self._ended or not self._is_because_of(key, cause):
             return False
         return not any(
-            self._entries[other].incident.state is State.FIRING and self._fires_because_of(key, other)
+            self._entries[other].incident.state is State.FIRING and self._is_because_of(key, other)
             for other in self._entries
             if other not in (cause, key) and other not in self._ended
         )
 
-    def _fires_because_of(self, key: Key, cause: Key) -> bool:
+    def _is_because_of(self, key: Key, cause: Key) -> bool:
         effect, reason = self._entries[key].incident, self._entries[cause].incident
         weighs = effect.severity is Severity.INFO or reason.severity is not Severity.INFO
-        return effect.state is State.FIRING and weighs and explains(self._rules, cause, key)
+        return weighs and explains(self._rules, cause, key) and not self._is_too_late(effect, reason)
 
     def _resolve(self, entry: _Entry, at: float, wall: float) -> Transition:
         change = entry.ended(wall)
@@ -438,7 +499,11 @@ class IncidentBook:
             self._remove(key)
 
     def _is_aftermath(self, key: Key, severity: Severity, at: float) -> bool:
-        return any(True for _ in self._just_ended_causes(key, severity, at))
+        """Whether it is what something has left behind that has ended, or has cleared and still fires."""
+        return any(True for _ in self._just_ended_causes(key, severity, at)) or any(
+            cause.incident.is_cleared and other not in self._ended and self._is_because_of(key, other)
+            for other, cause in self._entries.items()
+        )
 
     def _just_ended_causes(self, key: Key, severity: Severity, at: float) -> Iterator[Key]:
         for cause, ended_at in reversed(self._ended.items()):

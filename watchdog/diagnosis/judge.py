@@ -1,7 +1,7 @@
 """From signals to findings: each rule asked of each subject of its scope."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from watchdog.facts.launch import ServerContext
@@ -37,6 +37,8 @@ class Case:
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _alike: dict[tuple[object, ...], Lookup] = field(default_factory=dict, repr=False)
     """The signals under each likeness: rules that name the same share the search."""
+    _newest: list["Case | None"] = field(default_factory=list, repr=False)
+    """The case by the newest part of the window, once it was asked for."""
 
     def lookup(self, rule: Rule) -> Lookup:
         """The signals as a rule sees them."""
@@ -53,6 +55,16 @@ class Case:
             return own(name) if compared_signal(name) is None else earlier.get(name)
 
         return known
+
+    @property
+    def newest(self) -> "Case | None":
+        """The same subject as if the whole window had been as its newest part; None where that says too little."""
+        if not self._newest:
+            signals = self.signals.newest_part()
+            self._newest.append(
+                None if signals is None else replace(self, signals=signals, _alike={}, _newest=[])
+            )
+        return self._newest[0]
 
     def _under(self, likeness: Likeness, or_since_start: bool) -> Lookup:
         key = (or_since_start, *likeness.items())
@@ -129,7 +141,16 @@ def _ask(rule: Rule, case: Case, denied: dict[str, Expression]) -> Finding:
         unhelpful=unhelpful,
         began_seconds=finite(rule.began.number(lookup)) if rule.began else None,
         lasts=judgement.truth is Truth.NO,
+        fades=case.newest is not None and _is_over(rule, lookup, case.newest.lookup(rule)),
     )
+
+
+def _is_over(rule: Rule, lookup: Lookup, newest: Lookup) -> bool:
+    """Whether the newest part of the window says no, and not for want of what the whole window knows."""
+    clause = evaluate(rule, newest).denied_by
+    if clause is None or lasting_evidence(rule, newest):
+        return False
+    return all(newest(name) is not None or lookup(name) is None for name in clause.names)
 
 
 def _judgement(rule: Rule, lookup: Lookup, denied: dict[str, Expression]) -> Judgement:

@@ -1,6 +1,6 @@
 """How incidents of one moment stand to each other: which explains which, and which of them leads."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from watchdog.model import SEVERITY_RANK, Incident, Key, Severity
@@ -28,8 +28,19 @@ def is_explained_by(rules: RuleSet, effect: Incident, cause: Incident) -> bool:
     return unseen or explains(rules, cause.key, effect.key)
 
 
-def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
-    """The firing incidents with what each explains and is explained by among them."""
+def related(
+    firing: Sequence[Incident],
+    rules: RuleSet,
+    is_too_late: Callable[[Incident, Incident], bool] = lambda _effect, _cause: False,
+) -> list[Incident]:
+    """The firing incidents with what each explains and is explained by among them.
+
+    `is_too_late` is whether the first of two began too long after the second was over to be a symptom of it.
+    """
+
+    def follows(effect: Incident, cause: Incident) -> bool:
+        return is_explained_by(rules, effect, cause) and not is_too_late(effect, cause)
+
     by_engine: dict[tuple[str, ...], list[Incident]] = {}
     for incident in firing:
         by_engine.setdefault(incident.key[2:], []).append(incident)
@@ -39,8 +50,8 @@ def related(firing: Sequence[Incident], rules: RuleSet) -> list[Incident]:
         # Engines explain nothing of each other, so each need not be held against all.
         of_the_model = by_engine.get((incident.key.model_name, ""), [])
         near = [*wide, *of_the_model, *by_engine[incident.key[2:]]] if incident.key.engine else firing
-        symptoms = {other.key.rule for other in near if is_explained_by(rules, other, incident)}
-        causes = {other.key.rule for other in near if is_explained_by(rules, incident, other)}
+        symptoms = {other.key.rule for other in near if follows(other, incident)}
+        causes = {other.key.rule for other in near if follows(incident, other)}
         result.append(with_relations(incident, symptoms, causes))
     return result
 
@@ -53,11 +64,11 @@ def with_relations(incident: Incident, symptoms: Collection[str], causes: Collec
     return replace(incident, symptoms=explained, explained_by=explained_by)
 
 
-def lead_of(firing: Sequence[Incident]) -> Key | None:
+def lead_of(firing: Sequence[Incident], over: Collection[Key] = ()) -> Key | None:
     """The unexplained cause of the worst severity, then the one that explains most, then the oldest.
 
-    What holds comes before what has cleared. Where all that fires is explained by what has just ended, the same order
-    finds what is left to show.
+    What holds comes before what has cleared, and before what was `over` when it was last known. Where all that fires
+    is explained by what has just ended, the same order finds what is left to show.
     None where nothing of warning or above fires.
     """
     grave = [one for one in firing if one.severity is not Severity.INFO]
@@ -67,7 +78,7 @@ def lead_of(firing: Sequence[Incident]) -> Key | None:
     return min(
         candidates,
         key=lambda one: (
-            one.is_cleared,
+            one.is_cleared or one.key in over,
             SEVERITY_RANK[one.severity],
             -len(one.symptoms),
             one.firing_since or 0.0,

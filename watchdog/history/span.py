@@ -26,6 +26,10 @@ ENOUGH_REQUESTS = 10.0
 # So many within that time are a rush, a load of its own.
 RUSH_SECONDS = 15.0
 WIDEST_SECONDS = 180.0
+# A figure of fewer requests is chance; in the newest third of the window of now they are a third of what is enough.
+FEWEST_NEWEST_REQUESTS = 3.0
+# Where pages lie so far apart that the newest part is most of the window, it tells nothing that the window does not.
+MOST_NEWEST_SHARE = 0.7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,11 +41,13 @@ class Span:
     subject: Subject
     memo: dict[object, Any] = field(default_factory=dict, repr=False)
     """What was read from it already: many signals ask for the same gauge, increase or histogram."""
+    times: float = 1.0
+    """How often it is taken to repeat: its seconds and what counters grew in it are multiplied by this."""
 
     @property
     def seconds(self) -> float:
         """From the first frame to the last."""
-        return self.frames[-1].at - self.frames[0].at if self.frames else 0.0
+        return (self.frames[-1].at - self.frames[0].at) * self.times if self.frames else 0.0
 
     def columns(self, frame: Frame, selector: Selector) -> tuple[int, ...]:
         """Where a selector's samples stand in a frame, for this span's engine."""
@@ -78,7 +84,7 @@ class Span:
             if not grown >= 0.0:  # NaN compares false
                 return None
             total += grown
-        return total
+        return total * self.times
 
     def grown(self, first: Frame, last: Frame, column: int) -> float:
         """The growth of the series in one column of the last frame; NaN where it is unknown."""
@@ -147,7 +153,7 @@ class Span:
             count = new[column] - old[column] if same else self.grown(first, last, column)
             if not count >= before:
                 return None
-            grown.append((bound, count))
+            grown.append((bound, count * self.times))
             before = count
         return grown
 
@@ -164,7 +170,8 @@ class Span:
             return []
         count = min(3, len(self.frames) - 1)
         inner = range(1, len(self.frames) - 1)
-        goals = [self.frames[0].at + self.seconds * part / count for part in range(1, count)]
+        seconds = self.frames[-1].at - self.frames[0].at
+        goals = [self.frames[0].at + seconds * part / count for part in range(1, count)]
         nearest = [min(inner, key=lambda index: abs(self.frames[index].at - goal)) for goal in goals]
         edges = pairwise([0, *nearest, len(self.frames) - 1])
         parts = (Span(self.history, self.frames[a : b + 1], self.subject) for a, b in edges)
@@ -263,6 +270,19 @@ def recent_span(history: History, subject: Subject) -> Span | None:
     span = Span(history, history.frames[first:], subject)
     enough = span.seconds >= RECENT_SECONDS * 0.6 and len(span.frames) >= 2
     return span if enough and span.seconds <= NOW_SECONDS else None
+
+
+def as_now(now: Span | None, recent: Span | None, first_tokens: Selector) -> Span | None:
+    """The newest part of the window of now as if all of it had been so; None where it says too little.
+
+    Too little are a handful of requests, and a part that is hardly shorter than the window.
+    """
+    if now is None or recent is None or recent.seconds > MOST_NEWEST_SHARE * now.seconds:
+        return None
+    came = recent.increase(first_tokens)
+    if came is None or came < FEWEST_NEWEST_REQUESTS:
+        return None
+    return Span(now.history, recent.frames, now.subject, times=now.seconds / recent.seconds)
 
 
 def span_between(history: History, subject: Subject, begin_at: float, end_at: float) -> Span | None:

@@ -10,7 +10,7 @@ from watchdog.facts.server import POOL_TOKENS
 from watchdog.facts.watching import OPEN_FILES_DROP_SEEN
 from watchdog.history.layout import Selector
 from watchdog.history.number import Bound
-from watchdog.history.span import Span
+from watchdog.history.span import Span, as_now
 from watchdog.history.stretches import Likeness
 from watchdog.model import Lookup
 from watchdog.signals.functions import (
@@ -662,6 +662,16 @@ class Signals(dict[str, float | None]):
     def __call__(self, name: str) -> float | None:
         """The value of a signal: the signals are a Lookup."""
         return self[name]
+
+    def newest_part(self) -> "Signals | None":
+        """The signals as if the whole window had been as its newest part is.
+
+        None where that part says too little, or a queue stands: then nothing is over yet.
+        """
+        span = as_now(self._view.window, self._view.recent, FIRST_TOKENS)
+        if span is None or self["waiting_recent_min"]:
+            return None
+        return Signals(replace(self._view, window=span, requests=None, past={}), self._past)
 
     def under(self, likeness: Likeness, or_since_start: bool = False) -> Lookup:
         """The same signals, compared with stretches of a load that is alike in this way.
