@@ -123,7 +123,7 @@ LARGE = told("matrix", [*SAMPLES, {"metric": {"__name__": "x" * 5000}, "values":
         ),
         (serving(told("matrix", [{"metric": {}, "values": []}])), "not of the query API's form"),
         (serving(LARGE), "larger than 5000 bytes; narrow it with --match"),
-        ([request, hang], "no whole answer within 0.3 s"),
+        ([request, hang], "no complete answer within 0.3 s"),
         (serving(answer(b"", "302 Found", "Location: http://other/")), "not followed"),
     ],
 )
