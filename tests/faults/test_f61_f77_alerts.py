@@ -105,8 +105,9 @@ def test_f61_killed_at_any_point_and_back_in_ten_seconds_tells_the_same_story(
             run_life(folder, inbox.url, 0, (step, point))
             run_life(folder, inbox.url, step + 2, None)
             posts = list(inbox.posts)
-        # Killed before anybody knew that the symptom led: when we are back its cause leads, and is all to be told.
-        untold = {"symptom"} if step in {1, 2} and point == "before the record" else set()
+        # Killed before anybody knew that the symptom led, which is at the third step: when we are back its cause is
+        # about to fire, leads, and is all to be told.
+        untold = {"symptom"} if step == 1 or (step, point) == (2, "before the record") else set()
         for rule in {"symptom", "the-cause"} - untold:
             story = alert_story(posts, rule)
             assert [firing for _, firing in story] == [True, False], (point, rule, story)
