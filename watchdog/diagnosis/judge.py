@@ -146,7 +146,7 @@ def _ask(rule: Rule, case: Case, denied: dict[str, Expression]) -> Finding:
 
 
 def _is_over(rule: Rule, lookup: Lookup, newest: Lookup) -> bool:
-    """Whether the newest part of the window says no, and not for want of what the whole window knows."""
+    """Whether the newest part of the window says no, on values that it knows as well as the whole window does."""
     clause = evaluate(rule, newest).denied_by
     if clause is None or lasting_evidence(rule, newest):
         return False
