@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.a_service import NOW, AService, History, a_service, down, healthy, incident, snapshot
 from tests.a_site import Site, a_site, web
@@ -96,7 +96,7 @@ def refreshed(page: Page) -> None:
     """After the next refresh has been answered."""
     with page.expect_response(lambda response: response.ok):
         page.clock.run_for(REFRESH_SECONDS * 1000)
-    page.wait_for_function("document.getElementById('fresh').querySelector('time') !== null")
+    expect(page.locator("#fresh time")).to_be_attached()
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -153,7 +153,7 @@ def test_a_refresh_keeps_focus_folds_and_scroll_and_tells_of_another_verdict(
     assert page.locator("#icon").get_attribute("href") == icon
     alone.service.last["chat"] = replace(snapshot("chat"), verdict=Verdict.HEALTHY, incidents=(), lead=None)
     refreshed(page)
-    page.wait_for_function("document.title.startsWith('HEALTHY chat')")
+    expect(page).to_have_title(re.compile("^HEALTHY chat"))
     assert page.locator("#news").inner_text() == "HEALTHY chat - vllm-watchdog"
     assert page.locator("#icon").get_attribute("href") != icon
     page.context.close()
@@ -173,7 +173,7 @@ def test_the_page_says_that_it_is_held_or_that_the_watchdog_is_gone(
     assert fresh.inner_text() == "updated 14:13:20 UTC"
     page.context.set_offline(True)
     page.clock.run_for(REFRESH_SECONDS * 1000)
-    page.wait_for_function("document.getElementById('fresh').textContent.startsWith('Lost contact')")
+    expect(page.locator("#fresh")).to_contain_text("Lost contact")
     assert fresh.inner_text() == "Lost contact with the watchdog; data is from 14:13:20 UTC"
     assert page.locator("#news").inner_text() == fresh.inner_text()
     page.context.close()
