@@ -63,6 +63,12 @@ def notes(service: Service) -> list[str]:
     return [each for each in service.strains() if "last minute" not in each]
 
 
+def scrapes_of(service: Service, target: str) -> int:
+    """How often a server was scraped; 0 before its first scrape ended."""
+    seen = service.snapshots().get(target)
+    return 0 if seen is None else seen.scrapes
+
+
 def looked(service: Service, holds: Callable[[], Any]) -> Any:
     """What comes about while the process looks after the service, as it does each second."""
 
@@ -168,7 +174,7 @@ def test_a_server_that_is_found_may_take_its_time_to_load(configured: Configured
             configured.write(f"127.0.0.1:{port}", f"{stays}:{fleet.port}")
             with running(configured) as service:
                 looked(service, lambda: service.started)
-                looked(service, lambda: service.snapshots()[f"{stays}:{fleet.port}"].scrapes > 10)
+                looked(service, lambda: scrapes_of(service, f"{stays}:{fleet.port}") > 10)
                 assert f"127.0.0.1:{port}" not in service.snapshots()
                 assert service.cycle_alive()
                 fleet.end(stays)
