@@ -16,7 +16,8 @@ CORE := $(addprefix tests/,diagnosis facts history language remedy rule settings
 	test_strict_yaml.py test_text.py test_words.py) \
 	$(wildcard tests/faults/test_f51_*.py tests/faults/test_f59_*.py)
 # Tests of the same rooms that drive them from outside: a whole life, a command. Too slow for each save.
-WHOLE := tests/lives/test_restarts.py tests/cli/test_explain.py tests/cli/test_size.py
+WHOLE := tests/lives/test_restarts.py tests/cli/test_explain.py tests/cli/test_size.py \
+	tests/contract/test_exported_rules.py
 # What stands on a library: its tests see what a version of it changes. The one against the API's document wants
 # newer versions than our lowest.
 EDGES := $(addprefix tests/,cli notify report scrape service state test_entries.py test_logs.py) \
