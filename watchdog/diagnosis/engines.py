@@ -26,6 +26,19 @@ _PART_ADDED = 0.05
 _LEAST_ADDED = 4
 
 
+def view_of(history: History, subject: Subject, facts: Mapping[str, float]) -> View:
+    """What signals look at on the newest page: the stretches of one engine, or of the whole target, and the facts."""
+    now = now_span(history, subject)
+    requests = request_span(now, FIRST_TOKENS)
+    return View(
+        window=now,
+        recent=recent_span(history, subject),
+        life=life_span(history, subject),
+        facts=facts,
+        requests=None if requests is now else requests,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Who answers: the URL that is asked, and the version it reported (None: not yet)."""
@@ -79,15 +92,7 @@ class Engines:
     def signals(self, subject: Subject, facts: Mapping[str, float]) -> Signals:
         """The signals of one engine, or of the whole target, on the newest page."""
         self._begin(subject, facts)
-        now = now_span(self._history, subject)
-        requests = request_span(now, FIRST_TOKENS)
-        view = View(
-            window=now,
-            recent=recent_span(self._history, subject),
-            life=life_span(self._history, subject),
-            facts=facts,
-            requests=None if requests is now else requests,
-        )
+        view = view_of(self._history, subject, facts)
         return Signals(view, self._past(subject))
 
     def forget(self, subject: Subject) -> None:

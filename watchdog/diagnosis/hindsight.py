@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from watchdog.diagnosis.engines import view_of
 from watchdog.history.history import History
-from watchdog.history.span import life_span, now_span, recent_span, request_span
 from watchdog.model import Subject
-from watchdog.signals.catalogue import FIRST_TOKENS, Signals, metrics_of, signal_names
-from watchdog.signals.functions import View
+from watchdog.signals.catalogue import Signals, metrics_of, signal_names
 
 MOST_MOMENTS = 60
 """As many as a small picture has room for; each costs a look at a window."""
@@ -29,20 +28,7 @@ def hindsight(history: History, subject: Subject, names: Collection[str]) -> Map
     # From the end, so that the newest is among them.
     for length in sorted(range(count, 0, -step)):
         then = history.until(length)
-        signals = _signals(then, subject)
+        signals = Signals(view_of(then, subject, {}))
         for name, moments in found.items():
             moments.append((then.times[-1], signals[name]))
     return found
-
-
-def _signals(history: History, subject: Subject) -> Signals:
-    now = now_span(history, subject)
-    requests = request_span(now, FIRST_TOKENS)
-    return Signals(
-        View(
-            window=now,
-            recent=recent_span(history, subject),
-            life=life_span(history, subject),
-            requests=None if requests is now else requests,
-        )
-    )
